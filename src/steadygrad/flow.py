@@ -1,0 +1,174 @@
+"""What one backward pass saw, step by step: a by-product of it, read after `loss.backward()`.
+
+    norms_k  = mean over the batch of ‖error of step k‖        the error is ∂E/∂x_k (∂E/∂h_k for leaky units or "program")
+    ratios_k = mean over active pairs of ‖v_k‖ / ‖error_{k+1}‖ how much of its norm the error keeps from step k+1 to k
+    horizon  = the largest n with the product of the last n ratios above 1 %
+
+Ratios are about the way through time alone: with a loss at every step the norms are topped up on the way, the ratios not.
+The squared norms are kept as they came, [2, T, B]; everything else is worked out when it is asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from . import regularizer
+from .rnn.options import Options
+
+_T = TypeVar("_T")
+
+KEPT = 0.01
+"""The share of its norm below which the error counts as gone (`horizon`)."""
+
+
+@dataclass(frozen=True)
+class CellFlow:
+    """One layer and direction. Steps are in the order of the input; a reversed direction sends its errors upwards."""
+
+    name: str
+    """As in the parameters' names: 'l0', 'l0_reverse', 'l1', …"""
+    measured: Tensor
+    """[2, T, B] float64: squared norms of the errors, and of what each step sends back to the one before it."""
+    options: Options
+    lengths: Tensor | None = None
+    """[B], where the sequences were padded."""
+
+    @property
+    def norms(self) -> Tensor:
+        """[T]: the mean of the error's norm over the sequences that have this step."""
+        running = self._running()
+        return (self.measured[0].sqrt() * running).sum(1) / running.sum(1)
+
+    @property
+    def ratios(self) -> Tensor:
+        """[T − 1]: entry k is the mean of ‖v_k‖ / ‖error_{k+1}‖ over active pairs; NaN where no pair is active."""
+        ratio, active = regularizer.ratios(*self._pairs())
+        return (ratio * active).sum(1) / active.sum(1)
+
+    @property
+    def omega(self) -> float:
+        """Ω: 0 where the error keeps its norm, or where there is no error at all."""
+        return regularizer.value(*self._pairs(), self.options.convention).item()
+
+    @property
+    def active(self) -> float:
+        """The share of (step, sequence) pairs that Ω saw. Padded steps are no pairs."""
+        _, active = regularizer.ratios(*self._pairs())
+        return (active.sum() / self._running()[1:].sum().clamp(min=1)).item()
+
+    @property
+    def horizon(self) -> int:
+        """How many steps back the error keeps more than 1 % of its norm, counted from the last step that has one."""
+        ratios = self.ratios if self.options.reverse else self.ratios.flip(0)
+        seen = torch.nonzero(~ratios.isnan()).flatten()
+        if len(seen) == 0:
+            return 0
+        left = ratios[int(seen[0]) :].nan_to_num(0.0).log().cumsum(0).exp() > KEPT
+        return int(left.long().cumprod(0).sum())
+
+    def _running(self) -> Tensor:
+        _, steps, batch = self.measured.shape
+        lengths = torch.full((batch,), steps) if self.lengths is None else self.lengths
+        return torch.arange(steps, device=lengths.device).unsqueeze(1) < lengths
+
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        # What travels between steps k and k+1 is stored with the one that sends it: the later, or in reverse the earlier.
+        kept = self.measured[:, :-1] if self.options.reverse else self.measured[:, 1:]
+        return kept[0], kept[1]
+
+
+class GradientFlow(Sequence[CellFlow]):
+    """The flow of every layer and direction, in the order of the layer's parameters.
+
+    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active` and `.horizon` are all of them at once, along
+    a leading axis; with a single layer and direction that axis is dropped.
+
+    Example:
+        >>> import torch, steadygrad as sg
+        >>> rnn = sg.RNN(3, 8)
+        >>> output, _ = rnn(torch.randn(20, 4, 3))
+        >>> output[-1].sum().backward()
+        >>> rnn.flow.norms.shape, rnn.flow.active
+        (torch.Size([20]), 1.0)
+    """
+
+    def __init__(self, cells: Sequence[CellFlow]) -> None:
+        self._cells = tuple(cells)
+
+    @overload
+    def __getitem__(self, index: int) -> CellFlow: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[CellFlow]: ...
+    def __getitem__(self, index: int | slice) -> CellFlow | Sequence[CellFlow]:
+        return self._cells[index]
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __iter__(self) -> Iterator[CellFlow]:
+        return iter(self._cells)
+
+    @property
+    def norms(self) -> Tensor:
+        return _joined([cell.norms for cell in self])
+
+    @property
+    def ratios(self) -> Tensor:
+        return _joined([cell.ratios for cell in self])
+
+    @property
+    def omega(self) -> float | list[float]:
+        return _single([cell.omega for cell in self])
+
+    @property
+    def active(self) -> float | list[float]:
+        return _single([cell.active for cell in self])
+
+    @property
+    def horizon(self) -> int | list[int]:
+        return _single([cell.horizon for cell in self])
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{cell.name}: {cell.measured.shape[1]} steps, Ω {cell.omega:.4g} over {cell.active:.0%} of pairs, horizon {cell.horizon}"
+            for cell in self
+        ]
+        return "GradientFlow(" + "; ".join(lines) + ")"
+
+
+def _joined(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(values)
+
+
+def _single(values: list[_T]) -> _T | list[_T]:
+    return values[0] if len(values) == 1 else values
+
+
+class Recorder:
+    """Where a backward pass leaves what it measured. Holds numbers only: never a graph, never the layer."""
+
+    _numbers = itertools.count()
+    _alive: ClassVar[weakref.WeakValueDictionary[int, Recorder]] = weakref.WeakValueDictionary()
+
+    def __init__(self, name: str, last: CellFlow | None = None) -> None:
+        self.name, self.last = name, last
+        self.number = next(self._numbers)
+        self._alive[self.number] = self
+
+    @classmethod
+    def numbered(cls, number: int) -> Recorder | None:
+        """The recorder of that number, if it is still there: how a compiled graph refers to it."""
+        return cls._alive.get(number)
+
+    def record(self, measured: Tensor, options: Options, lengths: Tensor | None) -> None:
+        self.last = CellFlow(self.name, measured, options, lengths)
+
+    def __reduce__(self) -> tuple[type[Recorder], tuple[str, CellFlow | None]]:
+        return Recorder, (self.name, self.last)  # a copy is another recorder: it must have its own number

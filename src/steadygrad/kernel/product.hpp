@@ -1,0 +1,75 @@
+// C += A B for the small matrices of a recurrent layer, B packed once and used at every step.
+//
+// B [K, N] is stored in panels of two vectors of columns, each panel [K, 2 width] contiguous and the last one narrower where
+// N ends in its first half. A block of SG_ROWS rows by one panel stays in registers while K runs.
+#pragma once
+#include "vector.hpp"
+
+namespace {
+
+template <class T> constexpr int64_t kPanel = 2 * kWidth<T>;
+
+// Entry (k, n) of B is source[k * step_k + n * step_n]; columns past N are zeros.
+template <class T>
+void pack(int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n, T* panels) {
+  for (int64_t first = 0; first < N; first += kPanel<T>) {
+    const int64_t width = padded<T>(N - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
+    for (int64_t k = 0; k < K; ++k, panels += width)
+      for (int64_t j = 0; j < width; ++j) panels[j] = first + j < N ? source[k * step_k + (first + j) * step_n] : T(0);
+  }
+}
+
+// One block: C[0..M, 0..V vectors] (+)= A[0..M, 0..K] panel. Entry (m, k) of A is a[m * step_m + k * step_k].
+template <class T, int M, int V>
+inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panel, T* c, int64_t row_c, bool add) {
+  Vector<T> sums[M][V];
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) sums[m][v] = add ? load(c + m * row_c + v * kWidth<T>) : Vector<T>{};
+  for (int64_t k = 0; k < K; ++k, a += step_k, panel += V * kWidth<T>) {
+    Vector<T> b[V];
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) b[v] = load(panel + v * kWidth<T>);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) sums[m][v] += b[v] * a[m * step_m];
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) store(c + m * row_c + v * kWidth<T>, sums[m][v]);
+}
+
+template <class T, int V>
+void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panel, T* c, int64_t row_c, bool add) {
+  switch (M) {
+#define SG_CASE(m) case m: block<T, m, V>(K, a, step_m, step_k, panel, c, row_c, add); break;
+    SG_CASE(1) SG_CASE(2) SG_CASE(3) SG_CASE(4) SG_CASE(5) SG_CASE(6)
+#if SG_ROWS > 6
+    SG_CASE(7) SG_CASE(8) SG_CASE(9) SG_CASE(10) SG_CASE(11) SG_CASE(12)
+#endif
+#undef SG_CASE
+  }
+}
+
+// C [M, padded N] (row_c entries a row) = or += A [M, K] B [K, N].
+template <class T>
+void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panels, T* c, int64_t row_c,
+              bool add) {
+  const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
+  for (int64_t first = 0; first < N; first += kPanel<T>) {
+    const bool narrow = padded<T>(N - first) < kPanel<T>;
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;  // blocks of equal height, not full ones and a stub
+      const T* a_m = a + m * step_m;
+      T* c_m = c + m * row_c + first;
+      if (narrow) rows<T, 1>(count, K, a_m, step_m, step_k, panels, c_m, row_c, add);
+      else rows<T, 2>(count, K, a_m, step_m, step_k, panels, c_m, row_c, add);
+    }
+    panels += K * (narrow ? kWidth<T> : kPanel<T>);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,350 @@
+// The recurrence and its back-propagation through time, for one instruction set (SG_ISA, SG_VECTOR_BYTES, SG_ROWS).
+//
+// forward     a_k = W_ih x_k + W_hh h_{k-1} + b,    h_k = leak h_{k-1} + (1 - leak) s(a_k)
+// backward    e_k = c_k + dE/dh_k                   the error of the state after the nonlinearity
+//             d_k = (1 - leak) s'(a_k) * e_k        the error before it
+//             c_{k-1} = W_hh^T d_k + leak e_k       what step k sends back
+// weights     dW_hh = sum_k d_k (h_{k-1} + f_k u_k)^T,   dW_ih = sum_k d_k x_k^T,   db = sum_k d_k
+//
+// Omega rides in dW_hh: with the state before the nonlinearity (the paper's), v_k = s'(a_{k-1}) * c_{k-1} and
+// u_k = s'(a_{k-1}) * v_k, measured against |d_k|; with the state after it, v_k = u_k = c_{k-1}, measured against |e_k|.
+// The factor f_k = alpha / N * c needs the number N of active pairs, so the weights come after all slices went back.
+
+#include "problem.hpp"
+#include "product.hpp"
+
+namespace steadygrad {
+namespace {
+
+enum class State { kBefore, kAfter, kLeaky };
+
+struct Slice {
+  int64_t first, rows;  // of the batch
+  Slice(const Problem& p, int64_t index) {
+    const int64_t slices = count_slices(p.batch);
+    first = p.batch * index / slices;
+    rows = p.batch * (index + 1) / slices - first;
+  }
+};
+
+int64_t time_of(const Problem& p, int64_t step) { return p.reverse ? p.steps - 1 - step : step; }
+bool held(const Problem& p, int64_t time, int64_t row) { return p.lengths && time >= p.lengths[row]; }
+int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p.batch) - 1) / count_slices(p.batch); }
+
+// Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
+// enough that both factors stay in the cache.
+constexpr int64_t kChunk = 192;
+
+template <class T> struct Partial {  // one slice's share of the weight gradients
+  T *hh, *ih, *bias;
+  static int64_t size(const Problem& p) {
+    const int64_t ih = p.tokens ? p.inputs * padded<T>(p.hidden) : p.hidden * padded<T>(p.inputs);
+    return p.hidden * padded<T>(p.hidden) + ih + padded<T>(p.hidden);
+  }
+  Partial(const Problem& p, const Shared& s, int64_t slice) {
+    hh = static_cast<T*>(s.partial) + slice * size(p);
+    bias = hh + p.hidden * padded<T>(p.hidden);
+    ih = bias + padded<T>(p.hidden);
+  }
+};
+
+template <class T> void sizes_forward(const Problem& p, int64_t bytes[3]) {
+  bytes[0] = p.hidden * padded<T>(p.hidden) * sizeof(T);
+  bytes[1] = p.inputs * padded<T>(p.hidden) * sizeof(T);
+  bytes[2] = padded<T>(p.hidden) * sizeof(T);
+}
+
+template <class T> void sizes_backward(const Problem& p, int64_t bytes[5]) {
+  bytes[0] = p.hidden * padded<T>(p.hidden) * sizeof(T);
+  bytes[1] = p.grad_x ? p.hidden * padded<T>(p.inputs) * sizeof(T) : 0;
+  bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
+  bytes[3] = p.alpha > 0 ? bytes[2] : 0;
+  bytes[4] = count_slices(p.batch) * Partial<T>::size(p) * sizeof(T);
+}
+
+template <class T> int64_t scratch_bytes(const Problem& p) {
+  const int64_t rows = most_rows(p), wide = padded<T>(p.hidden) > padded<T>(p.inputs) ? padded<T>(p.hidden) : padded<T>(p.inputs);
+  const int64_t sweep = 2 * rows * padded<T>(p.hidden), sums = (kChunk + rows) * wide;
+  return (sweep > sums ? sweep : sums) * sizeof(T);
+}
+
+template <class T> void pack_forward(const Problem& p, Shared& s) {
+  const int64_t H = p.hidden, I = p.inputs, P = padded<T>(H);
+  pack<T>(H, H, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
+  const T* ih = static_cast<const T*>(p.weight_ih);
+  T* packed = static_cast<T*>(s.forward_ih);
+  if (p.tokens) {  // a token picks one row of W_ih^T: no product
+    for (int64_t i = 0; i < I; ++i)
+      for (int64_t j = 0; j < P; ++j) packed[i * P + j] = j < H ? ih[j * I + i] : T(0);
+  } else {
+    pack<T>(I, H, ih, 1, I, packed);
+  }
+  T* bias = static_cast<T*>(s.bias);
+  for (int64_t j = 0; j < P; ++j) {
+    bias[j] = 0;
+    if (j < H && p.bias_ih) bias[j] += static_cast<const T*>(p.bias_ih)[j];
+    if (j < H && p.bias_hh) bias[j] += static_cast<const T*>(p.bias_hh)[j];
+  }
+}
+
+template <class T> void pack_backward(const Problem& p, Shared& s) {
+  pack<T>(p.hidden, p.hidden, static_cast<const T*>(p.weight_hh), p.hidden, 1, static_cast<T*>(s.backward_hh));
+  if (p.grad_x) pack<T>(p.hidden, p.inputs, static_cast<const T*>(p.weight_ih), p.inputs, 1, static_cast<T*>(s.backward_ih));
+}
+
+template <class T, class Sigma> void forward_steps(const Problem& p, const Shared& s, const Slice& slice, T* a) {
+  const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H);
+  const T* bias = static_cast<const T*>(s.bias);
+  const T* h0 = static_cast<const T*>(p.h0);
+  T* output = static_cast<T*>(p.output);
+  T* activation = static_cast<T*>(p.activation);
+  const T leak = T(p.leak), keep = T(1 - p.leak);
+  const T* previous = h0 ? h0 + slice.first * H : nullptr;
+  for (int64_t step = 0; step < p.steps; ++step) {
+    const int64_t time = time_of(p, step), at = time * B + slice.first;
+    if (p.tokens) {
+      for (int64_t r = 0; r < slice.rows; ++r) {
+        const T* column = static_cast<const T*>(s.forward_ih) + p.tokens[at + r] * P;
+        for (int64_t j = 0; j < P; j += kWidth<T>) store(a + r * P + j, load(bias + j) + load(column + j));
+      }
+    } else {
+      for (int64_t r = 0; r < slice.rows; ++r)
+        for (int64_t j = 0; j < P; j += kWidth<T>) store(a + r * P + j, load(bias + j));
+      multiply<T>(slice.rows, H, I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih), a, P, true);
+    }
+    if (previous) multiply<T>(slice.rows, H, H, previous, H, 1, static_cast<const T*>(s.forward_hh), a, P, true);
+    for (int64_t r = 0; r < slice.rows; ++r) {
+      T* h = output + (at + r) * H;
+      const bool hold = held(p, time, slice.first + r);
+      for (int64_t j = 0; j < H; j += kWidth<T>) {
+        Vector<T> value = Sigma::value(load(a + r * P + j));
+        if (activation) {
+          store_row(activation + (at + r) * H, value, j, H);
+          value = keep * value;
+          if (previous) value += leak * load_row(previous + r * H, j, H);
+        }
+        if (hold) value = previous ? load_row(previous + r * H, j, H) : Vector<T>{};
+        store_row(h, value, j, H);
+      }
+    }
+    previous = output + at * H;
+  }
+}
+
+template <class T, class Sigma, State state>
+void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
+  const int64_t H = p.hidden, B = p.batch, P = padded<T>(H);
+  const T* output = static_cast<const T*>(p.output);
+  const T* values = state == State::kLeaky ? static_cast<const T*>(p.activation) : output;  // what s' is a function of
+  const T* grad_output = static_cast<const T*>(p.grad_output);
+  const T* grad_last = static_cast<const T*>(p.grad_last);
+  T* errors = static_cast<T*>(s.errors) + slice.first * p.steps * P;
+  T* directions = s.directions ? static_cast<T*>(s.directions) + slice.first * p.steps * P : nullptr;
+  T* kept = carry + most_rows(p) * P;  // e_k, where a later line needs it
+  const T leak = T(p.leak), keep = T(1 - p.leak), clip = T(p.clip_error);
+  const bool measure = p.error_sq != nullptr, clips = p.clip_error < 1e300, keeps = state != State::kBefore || p.lengths;
+  for (int64_t r = 0; r < slice.rows; ++r)
+    for (int64_t j = 0; j < P; j += kWidth<T>)
+      store(carry + r * P + j, grad_last ? load_row(grad_last + (slice.first + r) * H, j, H) : Vector<T>{});
+
+  for (int64_t step = p.steps - 1; step >= 0; --step) {
+    const int64_t time = time_of(p, step), at = time * B + slice.first;
+    const int64_t later = step + 1 < p.steps ? time_of(p, step + 1) * B + slice.first : -1;
+    for (int64_t r = 0; r < slice.rows; ++r) {
+      const T* h = values + (at + r) * H;
+      const T* direct = grad_output ? grad_output + (at + r) * H : nullptr;
+      T* c = carry + r * P;
+      T* d_row = errors + (step * slice.rows + r) * P;
+      T* u_row = directions && later >= 0 ? directions + ((step + 1) * slice.rows + r) * P : nullptr;
+      const bool hold = held(p, time, slice.first + r);
+      Vector<T> error_sums = {}, back_sums = {};
+      for (int64_t j = 0; j < P; j += kWidth<T>) {
+        const Vector<T> slope = Sigma::derivative(load_row(h, j, H));
+        const Vector<T> back = load(c + j);
+        const Vector<T> v = state == State::kBefore ? slope * back : back;
+        if (u_row) store(u_row + j, state == State::kBefore ? slope * v : v);
+        Vector<T> e = back;
+        if (direct) e += load_row(direct, j, H);
+        if (state == State::kLeaky && clips && !hold) e = e > clip ? splat(clip) : e < -clip ? splat(-clip) : e;
+        Vector<T> d = slope * e;
+        if (state == State::kLeaky) d = keep * d;
+        else if (clips) d = d > clip ? splat(clip) : d < -clip ? splat(-clip) : d;
+        store(d_row + j, d);
+        if (keeps) store(kept + r * P + j, e);
+        const Vector<T> measured = state == State::kBefore ? d : e;
+        error_sums += measured * measured;
+        back_sums += v * v;
+      }
+      if (measure) {
+        double error_sq = double(sum<T>(error_sums)), back_sq = double(sum<T>(back_sums));
+        if (sizeof(T) == 4 && !(error_sq < 1e37 && error_sq > 1e-30 && back_sq < 1e37 && back_sq > 1e-30)) {
+          // Squares this large or small leave float32: once more, each on a scale that fits.
+          const auto scale_for = [](double square) { return square < 1 ? T(0x1p60) : T(0x1p-60); };
+          const T error_scale = scale_for(error_sq), back_scale = scale_for(back_sq);
+          error_sums = back_sums = Vector<T>{};
+          for (int64_t j = 0; j < P; j += kWidth<T>) {
+            const Vector<T> back = load(c + j);
+            const Vector<T> v = (state == State::kBefore ? Sigma::derivative(load_row(h, j, H)) * back : back) * back_scale;
+            Vector<T> measured = load(d_row + j);
+            if (state != State::kBefore) measured = load(kept + r * P + j);
+            measured *= error_scale;
+            error_sums += measured * measured;
+            back_sums += v * v;
+          }
+          error_sq = double(sum<T>(error_sums)) / (double(error_scale) * double(error_scale));
+          back_sq = double(sum<T>(back_sums)) / (double(back_scale) * double(back_scale));
+        }
+        p.error_sq[at + r] = hold ? 0.0 : error_sq;
+        // A held step has no error of its own, and nothing travels into or out of it.
+        if (later >= 0) p.back_sq[later + r] = hold || held(p, time_of(p, step + 1), slice.first + r) ? 0.0 : back_sq;
+        if (step == 0) p.back_sq[at + r] = 0.0;
+      }
+      if (hold)
+        for (int64_t j = 0; j < P; j += kWidth<T>) store(d_row + j, Vector<T>{});
+    }
+    multiply<T>(slice.rows, H, H, errors + step * slice.rows * P, P, 1, static_cast<const T*>(s.backward_hh), carry, P, false);
+    for (int64_t r = 0; keeps && r < slice.rows; ++r) {
+      const bool hold = held(p, time, slice.first + r);
+      if (!hold && state != State::kLeaky) continue;
+      for (int64_t j = 0; j < P; j += kWidth<T>) {
+        const Vector<T> e = load(kept + r * P + j);
+        store(carry + r * P + j, hold ? e : load(carry + r * P + j) + leak * e);
+      }
+    }
+  }
+  if (T* grad_h0 = static_cast<T*>(p.grad_h0))
+    for (int64_t r = 0; r < slice.rows; ++r)
+      for (int64_t j = 0; j < H; j += kWidth<T>) store_row(grad_h0 + (slice.first + r) * H, load(carry + r * P + j), j, H);
+}
+
+// Writes rows [count, n] into the panels that `multiply` reads as its B: row q is fetched by row(q, j) a vector at a time.
+template <class T, class Row> void pack_rows(int64_t count, int64_t n, T* panels, Row row) {
+  for (int64_t first = 0; first < n; first += kPanel<T>) {
+    const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
+    for (int64_t q = 0; q < count; ++q, panels += width)
+      for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + j, row(q, first + j));
+  }
+}
+
+template <class T> void weights_of_slice(const Problem& p, const Shared& s, int64_t index, void* scratch_) {
+  const Slice slice(p, index);
+  const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H), R = slice.rows, pairs = p.steps * R;
+  T* scratch = static_cast<T*>(scratch_);
+  const T* errors = static_cast<const T*>(s.errors) + slice.first * p.steps * P;
+  const T* directions = s.directions ? static_cast<const T*>(s.directions) + slice.first * p.steps * P : nullptr;
+  const double* factors = static_cast<const double*>(s.factors);
+  const T* output = static_cast<const T*>(p.output);
+  const T* h0 = static_cast<const T*>(p.h0);
+  const T* x = static_cast<const T*>(p.x);
+  Partial<T> partial(p, s, index);
+  __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T));
+
+  for (int64_t begin = 0; begin < pairs; begin += kChunk) {
+    const int64_t count = pairs - begin < kChunk ? pairs - begin : kChunk;
+    const T* d = errors + begin * P;
+    if (p.grad_weight_hh) {
+      pack_rows<T>(count, H, scratch, [&](int64_t q, int64_t j) -> Vector<T> {
+        const int64_t step = (begin + q) / R, r = (begin + q) % R;
+        if (step == 0) return h0 ? load_row(h0 + (slice.first + r) * H, j, H) : Vector<T>{};
+        Vector<T> right = load_row(output + (time_of(p, step - 1) * B + slice.first + r) * H, j, H);
+        if (directions) {
+          const double factor = factors[time_of(p, step) * B + slice.first + r];
+          const Vector<T> u = load(directions + (begin + q) * P + j);
+          if (factor < 1e30 && factor > -1e30) right += T(factor) * u;
+          else  // the factor alone may leave float32 where u is tiny; their product does not
+            for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(factor * double(u[lane]));
+        }
+        return right;
+      });
+      multiply<T>(H, H, count, d, 1, P, scratch, partial.hh, P, true);
+    }
+    if (p.grad_weight_ih && !p.tokens) {
+      pack_rows<T>(count, I, scratch, [&](int64_t q, int64_t j) -> Vector<T> {
+        const int64_t step = (begin + q) / R, r = (begin + q) % R;
+        return load_row(x + (time_of(p, step) * B + slice.first + r) * I, j, I);
+      });
+      multiply<T>(H, I, count, d, 1, P, scratch, partial.ih, padded<T>(I), true);
+    }
+    for (int64_t q = 0; q < count; ++q) {
+      const int64_t at = time_of(p, (begin + q) / R) * B + slice.first + (begin + q) % R;
+      T* column = p.grad_weight_ih && p.tokens ? partial.ih + p.tokens[at] * P : nullptr;
+      for (int64_t j = 0; j < P; j += kWidth<T>) {
+        const Vector<T> error = load(d + q * P + j);
+        store(partial.bias + j, load(partial.bias + j) + error);
+        if (column) store(column + j, load(column + j) + error);
+      }
+    }
+  }
+  if (T* grad_x = static_cast<T*>(p.grad_x)) {
+    for (int64_t step = 0; step < p.steps; ++step) {
+      const int64_t at = time_of(p, step) * B + slice.first;
+      multiply<T>(R, I, H, errors + step * R * P, P, 1, static_cast<const T*>(s.backward_ih), scratch, padded<T>(I), false);
+      for (int64_t r = 0; r < R; ++r)
+        for (int64_t j = 0; j < I; j += kWidth<T>)
+          store_row(grad_x + (at + r) * I, load(scratch + r * padded<T>(I) + j), j, I);
+    }
+  }
+}
+
+template <class T> void reduce(const Problem& p, const Shared& s) {
+  const int64_t H = p.hidden, I = p.inputs, slices = count_slices(p.batch);
+  const Partial<T> sums(p, s, 0);
+  const int64_t size = Partial<T>::size(p);
+  for (int64_t index = 1; index < slices; ++index)
+    for (int64_t i = 0; i < size; i += kWidth<T>)  // every part of it is a whole number of vectors
+      store(sums.hh + i, load(sums.hh + i) + load(sums.hh + index * size + i));
+  if (T* grad = static_cast<T*>(p.grad_weight_hh))
+    for (int64_t i = 0; i < H; ++i) __builtin_memcpy(grad + i * H, sums.hh + i * padded<T>(H), H * sizeof(T));
+  if (T* grad = static_cast<T*>(p.grad_weight_ih)) {
+    for (int64_t i = 0; i < H; ++i)
+      for (int64_t j = 0; j < I; ++j)
+        grad[i * I + j] = p.tokens ? sums.ih[j * padded<T>(H) + i] : sums.ih[i * padded<T>(I) + j];
+  }
+  if (T* grad = static_cast<T*>(p.grad_bias)) __builtin_memcpy(grad, sums.bias, H * sizeof(T));
+}
+
+template <class T> void forward(const Problem& p, const Shared& s, int64_t index, void* scratch) {
+  const Slice slice(p, index);
+  T* a = static_cast<T*>(scratch);
+  switch (p.nonlinearity) {
+    case kTanh: return forward_steps<T, Tanh<T>>(p, s, slice, a);
+    case kRelu: return forward_steps<T, Relu<T>>(p, s, slice, a);
+    case kSigmoid: return forward_steps<T, Sigmoid<T>>(p, s, slice, a);
+    default: return forward_steps<T, Identity<T>>(p, s, slice, a);
+  }
+}
+
+template <class T, class Sigma> void backward_in(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
+  if (p.leak > 0) backward_steps<T, Sigma, State::kLeaky>(p, s, slice, carry);
+  else if (p.convention == kProgram) backward_steps<T, Sigma, State::kAfter>(p, s, slice, carry);
+  else backward_steps<T, Sigma, State::kBefore>(p, s, slice, carry);
+}
+
+template <class T> void backward(const Problem& p, const Shared& s, int64_t index, void* scratch) {
+  const Slice slice(p, index);
+  T* carry = static_cast<T*>(scratch);
+  switch (p.nonlinearity) {
+    case kTanh: return backward_in<T, Tanh<T>>(p, s, slice, carry);
+    case kRelu: return backward_in<T, Relu<T>>(p, s, slice, carry);
+    case kSigmoid: return backward_in<T, Sigmoid<T>>(p, s, slice, carry);
+    default: return backward_in<T, Identity<T>>(p, s, slice, carry);
+  }
+}
+
+template <class T> constexpr Kernel table(const char* name) {
+  return {name,        sizes_forward<T>, sizes_backward<T>,   pack_forward<T>, pack_backward<T>,
+          forward<T>,  backward<T>,      weights_of_slice<T>, reduce<T>,       scratch_bytes<T>};
+}
+
+}  // namespace
+
+#define SG_TEXT_(x) #x
+#define SG_TEXT(x) SG_TEXT_(x)
+#define SG_JOIN_(a, b) a##b
+#define SG_JOIN(a, b) SG_JOIN_(a, b)
+extern const Kernel SG_JOIN(float_, SG_ISA);
+extern const Kernel SG_JOIN(double_, SG_ISA);
+const Kernel SG_JOIN(float_, SG_ISA) = table<float>(SG_TEXT(SG_ISA));
+const Kernel SG_JOIN(double_, SG_ISA) = table<double>(SG_TEXT(SG_ISA));
+
+}  // namespace steadygrad

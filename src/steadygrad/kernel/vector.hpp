@@ -1,0 +1,147 @@
+// Vectors of one instruction set: width, partial loads and stores, the nonlinearities and their derivatives.
+//
+// Compiled once per instruction set, so nothing here may have external linkage or use an inline function of the standard
+// library: the linker could keep the AVX-512 copy of it and run it on a machine without AVX-512.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+template <class T> struct Types;
+template <> struct Types<float> {
+  typedef float Vector __attribute__((vector_size(SG_VECTOR_BYTES)));
+  typedef int32_t Whole __attribute__((vector_size(SG_VECTOR_BYTES)));
+  static constexpr int kTaylorTerms = 7;           // 0.35^8 / 8! is below half an ulp
+  static constexpr float kTanhOne = 10.0f, kExpLimit = 87.0f;
+  static constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+  static constexpr int kMantissa = 23, kExponentBias = 127;
+};
+template <> struct Types<double> {
+  typedef double Vector __attribute__((vector_size(SG_VECTOR_BYTES)));
+  typedef int64_t Whole __attribute__((vector_size(SG_VECTOR_BYTES)));
+  static constexpr int kTaylorTerms = 13;
+  static constexpr double kTanhOne = 20.0, kExpLimit = 708.0;
+  static constexpr double kLn2High = 6.93147180369123816490e-1, kLn2Low = 1.90821492927058770002e-10;
+  static constexpr int kMantissa = 52, kExponentBias = 1023;
+};
+
+template <class T> using Vector = typename Types<T>::Vector;
+template <class T> using Whole = typename Types<T>::Whole;
+template <class T> constexpr int64_t kWidth = SG_VECTOR_BYTES / static_cast<int64_t>(sizeof(T));
+
+template <class T> constexpr int64_t padded(int64_t n) { return (n + kWidth<T> - 1) / kWidth<T> * kWidth<T>; }
+
+template <class T> inline Vector<T> load(const T* p) {
+  Vector<T> v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T> inline void store(T* p, Vector<T> v) { __builtin_memcpy(p, &v, sizeof v); }
+
+// The first n lanes, zeros in the others; memory behind them is neither read nor written.
+#if SG_VECTOR_BYTES == 64 && defined(__AVX512F__)
+inline Vector<float> load_part(const float* p, int64_t n) { return (Vector<float>)_mm512_maskz_loadu_ps(__mmask16((1u << n) - 1), p); }
+inline Vector<double> load_part(const double* p, int64_t n) { return (Vector<double>)_mm512_maskz_loadu_pd(__mmask8((1u << n) - 1), p); }
+inline void store_part(float* p, Vector<float> v, int64_t n) { _mm512_mask_storeu_ps(p, __mmask16((1u << n) - 1), (__m512)v); }
+inline void store_part(double* p, Vector<double> v, int64_t n) { _mm512_mask_storeu_pd(p, __mmask8((1u << n) - 1), (__m512d)v); }
+#elif SG_VECTOR_BYTES == 32 && defined(__AVX2__)
+inline __m256i first_lanes32(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline __m256i first_lanes64(int64_t n) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3)); }
+inline Vector<float> load_part(const float* p, int64_t n) { return (Vector<float>)_mm256_maskload_ps(p, first_lanes32(n)); }
+inline Vector<double> load_part(const double* p, int64_t n) { return (Vector<double>)_mm256_maskload_pd(p, first_lanes64(n)); }
+inline void store_part(float* p, Vector<float> v, int64_t n) { _mm256_maskstore_ps(p, first_lanes32(n), (__m256)v); }
+inline void store_part(double* p, Vector<double> v, int64_t n) { _mm256_maskstore_pd(p, first_lanes64(n), (__m256d)v); }
+#else
+template <class T> inline Vector<T> load_part(const T* p, int64_t n) {
+  Vector<T> v = {};
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+}
+template <class T> inline void store_part(T* p, Vector<T> v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+#endif
+
+// Lanes j, j+1, … of a row of n entries, whole vectors where they fit.
+template <class T> inline Vector<T> load_row(const T* row, int64_t j, int64_t n) {
+  return n - j >= kWidth<T> ? load(row + j) : load_part(row + j, n - j);
+}
+template <class T> inline void store_row(T* row, Vector<T> v, int64_t j, int64_t n) {
+  if (n - j >= kWidth<T>) store(row + j, v);
+  else store_part(row + j, v, n - j);
+}
+
+template <class T> inline T sum(Vector<T> v) {
+  T total = 0;
+  for (int64_t i = 0; i < kWidth<T>; ++i) total += v[i];
+  return total;
+}
+
+template <class T> inline Vector<T> splat(T value) { return Vector<T>{} + value; }
+
+template <class T> inline Vector<T> magnitude(Vector<T> x) {
+  const Whole<T> sign = Whole<T>{} + (typename std::remove_reference<decltype(Whole<T>{}[0])>::type(1) << (8 * sizeof(T) - 1));
+  return (Vector<T>)((Whole<T>)x & ~sign);
+}
+template <class T> inline Vector<T> with_sign_of(Vector<T> x, Vector<T> sign_of) {
+  const Whole<T> sign = Whole<T>{} + (typename std::remove_reference<decltype(Whole<T>{}[0])>::type(1) << (8 * sizeof(T) - 1));
+  return (Vector<T>)((Whole<T>)x | ((Whole<T>)sign_of & sign));
+}
+
+// exp(y) - 1 as 2^n (p + 1) - 1 with y = n ln 2 + r, |r| <= ln 2 / 2 and p = exp(r) - 1 by its Taylor series.
+template <class T> struct Exponential { Vector<T> power, p; };
+
+template <class T> inline Exponential<T> exponential(Vector<T> y) {
+  using L = Types<T>;
+  // Adding and taking away 1.5 * 2^mantissa rounds to the nearest whole number.
+  const T magic = T(int64_t(3) << (L::kMantissa - 1));
+  const Vector<T> n = (y * T(1.44269504088896340736) + magic) - magic;
+  Vector<T> r = y - n * L::kLn2High;
+  r = r - n * L::kLn2Low;
+  T coefficient[L::kTaylorTerms + 1];
+  coefficient[1] = 1;
+  for (int i = 2; i <= L::kTaylorTerms; ++i) coefficient[i] = coefficient[i - 1] / T(i);
+  Vector<T> p = splat<T>(coefficient[L::kTaylorTerms]);
+#pragma GCC unroll 16
+  for (int i = L::kTaylorTerms - 1; i >= 1; --i) p = p * r + coefficient[i];
+  const Whole<T> exponent = __builtin_convertvector(n, Whole<T>) + L::kExponentBias;
+  return {(Vector<T>)(exponent << L::kMantissa), p * r};
+}
+
+template <class T> struct Tanh {
+  static Vector<T> value(Vector<T> x) {
+    const Vector<T> a = magnitude<T>(x);
+    const Vector<T> limit = splat<T>(Types<T>::kTanhOne);
+    const Vector<T> y = a > limit ? limit : a;  // NaN compares false and stays NaN
+    const Exponential<T> e = exponential<T>(y + y);
+    const Vector<T> m = e.power * e.p + (e.power - 1);  // exp(2|x|) - 1, without cancellation since 2|x| >= 0
+    return with_sign_of<T>(m / (m + 2), x);
+  }
+  static Vector<T> derivative(Vector<T> h) { return 1 - h * h; }
+};
+template <class T> struct Sigmoid {
+  static Vector<T> value(Vector<T> x) {
+    const Vector<T> a = magnitude<T>(x);
+    const Vector<T> limit = splat<T>(Types<T>::kExpLimit);
+    const Exponential<T> e = exponential<T>(-(a > limit ? limit : a));
+    const Vector<T> m = e.power * e.p + e.power;  // exp(-|x|)
+    return (x < 0 ? m : splat<T>(1)) / (1 + m);
+  }
+  static Vector<T> derivative(Vector<T> h) { return h * (1 - h); }
+};
+template <class T> struct Relu {
+  static Vector<T> value(Vector<T> x) { return x < 0 ? Vector<T>{} : x; }
+  static Vector<T> derivative(Vector<T> h) { return h > 0 ? splat<T>(1) : Vector<T>{}; }
+};
+template <class T> struct Identity {
+  static Vector<T> value(Vector<T> x) { return x; }
+  static Vector<T> derivative(Vector<T>) { return splat<T>(1); }
+};
+
+}  // namespace

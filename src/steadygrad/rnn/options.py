@@ -1,0 +1,62 @@
+"""What the backends are handed and what they hand back: plain records, no behaviour.
+
+Letters used in all of rnn/: T steps, B sequences, H units, I inputs; time runs along the first axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Options:
+    """How one layer and direction computes; checked where it is made (layer.py)."""
+
+    nonlinearity: str = "tanh"
+    leak: float = 0.0
+    reverse: bool = False
+    alpha: float = 0.0
+    convention: str = "paper"
+    clip_error: float | None = None
+
+    @property
+    def state_is_after(self) -> bool:
+        """Whether the state whose error is measured is h, after the nonlinearity, or x, before it."""
+        return self.leak > 0 or self.convention == "program"
+
+
+class Saved(NamedTuple):
+    """What the backward pass needs of the forward pass."""
+
+    inputs: Tensor  # [T, B, I], or tokens [T, B]
+    h0: Tensor | None  # [B, H]; None is zeros
+    weight_ih: Tensor  # [H, I]
+    weight_hh: Tensor  # [H, H]
+    lengths: Tensor | None  # [B] int64
+    output: Tensor  # [T, B, H]
+    activation: Tensor | None  # [T, B, H] for leaky units: σ(a_k)
+
+
+class Wanted(NamedTuple):
+    """Which gradients are asked for."""
+
+    inputs: bool
+    h0: bool
+    weight_ih: bool
+    weight_hh: bool
+    bias: bool
+
+
+class Gradients(NamedTuple):
+    """Gradients, None where not wanted; both biases share one."""
+
+    inputs: Tensor | None
+    h0: Tensor | None
+    weight_ih: Tensor | None
+    weight_hh: Tensor | None
+    bias: Tensor | None
+    measured: Tensor | None
+    """[2, T, B] float64: ‖error of step k‖² and ‖what step k sends back to k−1‖²; 0 where there is no such pair."""

@@ -1,0 +1,129 @@
+"""One signature for the recurrence of one layer and direction, and the choice of who computes it.
+
+reference   an autograd loop: the oracle (reference.py)
+torch       forward and backward by hand in torch operations (bptt.py)
+native      the same in the C++ kernel (native.py): CPU, float32 and float64
+auto        native where it is built and quicker, else torch
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..flow import Recorder
+from . import bptt, native, op, reference
+from .options import Options, Saved, Wanted
+
+BACKENDS = ("auto", "reference", "torch", "native")
+
+NATIVE_UNITS = 1024
+"""`auto` leaves larger layers to torch's own matrix products (benchmarks/crossover.py measures where they win)."""
+
+
+def choose(backend: str, weight_hh: Tensor) -> str:
+    """The backend that computes: 'reference', 'torch' or 'native'."""
+    fits = weight_hh.device.type == "cpu" and weight_hh.dtype in (torch.float32, torch.float64)
+    if backend == "native" and native.library() is None:
+        raise RuntimeError(native.HOW_TO_GET_IT)
+    if backend in ("auto", "native"):
+        small = backend == "native" or weight_hh.shape[0] <= NATIVE_UNITS
+        return "native" if fits and small and native.library() is not None else "torch"
+    return backend
+
+
+def run(
+    inputs: Tensor,
+    h0: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    lengths: Tensor | None,
+    options: Options,
+    recorder: Recorder | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """h_k for every step, and the last of them.
+
+    Args:
+        inputs: [T, B, I], or integer tokens [T, B] in place of one-hot vectors.
+        h0: [B, H]; None is zeros.
+        weight_ih, weight_hh, bias_ih, bias_hh: [H, I], [H, H], [H], [H] or both None.
+        lengths: [B] int64: the steps past a sequence's length hold its state.
+        options: how it is computed.
+        recorder: where the backward pass leaves what it measured; None: it measures nothing.
+        backend: one of `BACKENDS`.
+
+    Returns:
+        Output [T, B, H] and the last state [B, H]: of the last step, or of the first where `options.reverse`.
+    """
+    arguments = (inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options, recorder)
+    chosen = choose(backend, weight_hh)
+    if chosen == "reference":
+        return reference.run(*arguments)
+    if torch.compiler.is_compiling():
+        return op.run(*arguments, chosen)
+    return _Recurrence.apply(*arguments, native if chosen == "native" else bptt)
+
+
+class _Recurrence(torch.autograd.Function):
+    """BPTT by hand. `engine` is the module that computes: `native` or `bptt`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        h0: Tensor | None,
+        weight_ih: Tensor,
+        weight_hh: Tensor,
+        bias_ih: Tensor | None,
+        bias_hh: Tensor | None,
+        lengths: Tensor | None,
+        options: Options,
+        recorder: Recorder | None,
+        engine: Any,
+    ) -> tuple[Tensor, Tensor]:
+        saved: Saved = engine.forward(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options)
+        ctx.save_for_backward(*saved)
+        ctx.options, ctx.recorder, ctx.engine = options, recorder, engine
+        ctx.set_materialize_grads(False)  # a gradient of None is a whole tensor that need not be read
+        return saved.output, saved.output[0 if options.reverse else -1].clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        grad_output, grad_last = grads
+        saved = Saved(*ctx.saved_tensors)
+        needs = ctx.needs_input_grad
+        wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5])
+        with torch.no_grad():
+            found = ctx.engine.backward(saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None)
+        if ctx.recorder is not None:
+            ctx.recorder.record(found.measured, ctx.options, saved.lengths)
+        gradients = (
+            found.inputs,
+            found.h0,
+            found.weight_ih,
+            found.weight_hh,
+            found.bias if needs[4] else None,
+            found.bias if needs[5] else None,
+        )
+        if torch.is_grad_enabled():  # create_graph=True: whoever differentiates these again must hear that they can't
+            gradients = _NotTwice.apply(grad_output, grad_last, *gradients)
+        return (*gradients, None, None, None, None)
+
+
+class _NotTwice(torch.autograd.Function):
+    """Passes gradients on; refuses to be differentiated, where silence would mean wrong numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, grad_output: Tensor | None, grad_last: Tensor | None, *gradients: Tensor | None) -> Any:
+        return tuple(None if each is None else each.clone() for each in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            "steadygrad.RNN can't be differentiated twice with backend 'torch' or 'native'; use backend='reference' for that"
+        )

@@ -1,0 +1,156 @@
+"""The recurrence as a plain autograd loop: slow, obvious, and what the other backends are tested against.
+
+    a_k = W_ih u_k + b_ih + W_hh h_{k−1} + b_hh
+    h_k = λ h_{k−1} + (1 − λ) σ(a_k)                 λ = 0: the paper's equation 2 with x_k = a_k
+
+Ω is the printed formula (equation 9), differentiated by autograd with x_k and the errors held constant (equation 10):
+
+    Ω = 1/N Σ_k (‖v_k‖ / ‖δ_{k+1}‖ − 1)²,   v_k = σ'(x_k) ⊙ (Wᵀ δ_{k+1})
+
+over the N active pairs, or with squared norms and the errors of h in place of δ in the authors' program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..flow import Recorder
+from ..regularizer import ACTIVE
+from . import nonlinearity
+from .options import Options
+
+
+def run(
+    inputs: Tensor,
+    h0: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    lengths: Tensor | None,
+    options: Options,
+    recorder: Recorder | None,
+) -> tuple[Tensor, Tensor]:
+    """Output [T, B, H] and the last state [B, H]."""
+    steps, batch = inputs.shape[:2]
+    if not inputs.is_floating_point():
+        inputs = torch.nn.functional.one_hot(inputs, weight_ih.shape[1]).to(weight_ih.dtype)
+    sigma = nonlinearity.get(options.nonlinearity)
+    tape = _Tape(weight_hh, options, recorder, steps, batch, lengths)
+    weight = _AddOmega.apply(weight_hh, tape)
+    state = h0 if h0 is not None else inputs.new_zeros(batch, weight_hh.shape[0])
+    states: list[Tensor] = [state] * steps
+    for step, time in enumerate(_order(steps, options.reverse)):
+        a = torch.nn.functional.linear(inputs[time], weight_ih, bias_ih)
+        a = a + torch.nn.functional.linear(state, weight, bias_hh)
+        h = options.leak * state + (1 - options.leak) * sigma.value(a)
+        tape.watch(step, a, h, sigma.slope(sigma.value(a.detach())))
+        if lengths is not None:
+            running = (time < lengths).unsqueeze(1)
+            h = torch.where(running, h, state)
+            tape.running[step] = running.squeeze(1)
+        state = states[time] = h
+    return torch.stack(states), state
+
+
+def _order(steps: int, reverse: bool) -> range:
+    return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+class _Tape:
+    """The errors one backward pass brings to each step, collected by hooks."""
+
+    def __init__(
+        self,
+        weight_hh: Tensor,
+        options: Options,
+        recorder: Recorder | None,
+        steps: int,
+        batch: int,
+        lengths: Tensor | None,
+    ) -> None:
+        self.weight, self.options, self.recorder, self.lengths = weight_hh.detach(), options, recorder, lengths
+        self.slopes: list[Tensor] = []
+        self.before: dict[int, Tensor] = {}  # δ_k, the error of a_k
+        self.after: dict[int, Tensor] = {}  # e_k, the error of h_k
+        self.running = [torch.ones(batch, dtype=torch.bool, device=weight_hh.device) for _ in range(steps)]
+
+    def watch(self, step: int, a: Tensor, h: Tensor, slope: Tensor) -> None:
+        self.slopes.append(slope.detach())
+        if not a.requires_grad:
+            return
+        clip, leaky = self.options.clip_error, self.options.leak > 0
+
+        def after(error: Tensor) -> Tensor:
+            error = error.clamp(-clip, clip) if clip is not None and leaky else error
+            self.after[step] = error.detach()
+            return error
+
+        def before(error: Tensor) -> Tensor:
+            error = error.clamp(-clip, clip) if clip is not None and not leaky else error
+            self.before[step] = error.detach()
+            if step == 0 and self.recorder is not None:  # the last hook of the pass: every later step has been seen
+                self.recorder.record(self._measured(), self.options, self.lengths)
+            return error
+
+        h.register_hook(after)
+        a.register_hook(before)
+
+    def arriving(self, step: int, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """‖v_k‖ for k = step − 1, and the norm of the error at `step` it is measured against; both [B]."""
+        back = self.before[step] @ weight + self.options.leak * self.after[step]
+        if self.options.state_is_after:
+            return back.norm(dim=1), self.after[step].norm(dim=1)
+        return (self.slopes[step - 1] * back).norm(dim=1), self.before[step].norm(dim=1)
+
+    def omega(self, weight: Tensor) -> Tensor:
+        """Ω, a function of `weight` alone: all else on the tape is constant."""
+        total, active_pairs = weight.sum() * 0, 0
+        for step in range(1, len(self.slopes)):
+            if step not in self.before:
+                continue
+            back, error = self.arriving(step, weight)
+            active = (error**2 >= ACTIVE) & (back > 0) & self.running[step] & self.running[step - 1]
+            ratio = back[active] / error[active]
+            if self.options.convention == "program":
+                ratio = ratio**2
+            total = total + ((ratio - 1) ** 2).sum()
+            active_pairs += int(active.sum())
+        return total / max(active_pairs, 1)
+
+    def omega_gradient(self) -> Tensor:
+        with torch.enable_grad():
+            weight = self.weight.clone().requires_grad_()
+            return torch.autograd.grad(self.omega(weight), weight)[0]
+
+    def _measured(self) -> Tensor:
+        steps, batch = len(self.slopes), self.running[0].shape[0]
+        measured = torch.zeros(2, steps, batch, dtype=torch.float64)
+        for step, time in enumerate(_order(steps, self.options.reverse)):
+            if step not in self.before:
+                continue
+            back, error = self.arriving(step, self.weight)
+            measured[0, time] = error.double() ** 2 * self.running[step]
+            if step > 0:
+                measured[1, time] = back.double() ** 2 * (self.running[step] & self.running[step - 1])
+        return measured
+
+
+class _AddOmega(torch.autograd.Function):
+    """The identity on W_hh, whose backward pass comes after every step's and adds α ∂⁺Ω/∂W_hh."""
+
+    @staticmethod
+    def forward(ctx: Any, weight_hh: Tensor, tape: _Tape) -> Tensor:
+        ctx.tape = tape
+        return weight_hh.view_as(weight_hh)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        tape: _Tape = ctx.tape
+        (grad,) = grads
+        if tape.options.alpha > 0:
+            grad = grad + tape.options.alpha * tape.omega_gradient()
+        return grad, None
