@@ -1,9 +1,7 @@
 // The library's C functions: pick the instruction set, share out the slices, work out Omega's factors in between.
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
-#include <memory>
 
 #include "pool.hpp"
 #include "problem.hpp"
@@ -52,43 +50,66 @@ class FlushTiny {
 #endif
 };
 
+// One block of memory a call, cut into its buffers. The last block is kept for the next call: memory fresh from the system
+// must be cleared page by page, which would take as long as a third of a small layer's work.
 class Memory {
  public:
-  bool ok = true;
+  explicit Memory(std::initializer_list<int64_t> parts) {
+    for (int64_t bytes : parts) bytes_ += rounded(bytes);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (kept_ && kept_bytes_ >= bytes_) {
+      block_ = kept_;
+      bytes_ = kept_bytes_;
+      kept_ = nullptr;
+    } else {
+      block_ = allocate(bytes_);
+    }
+    next_ = static_cast<char*>(block_);
+  }
+  ~Memory() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (block_ && !kept_ && bytes_ <= kMostKept) {
+      kept_ = block_;
+      kept_bytes_ = bytes_;
+    } else {
+      release(block_);
+    }
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  bool ok() const { return block_ != nullptr; }
   void* take(int64_t bytes) {
     if (bytes == 0) return nullptr;
-    void* block = nullptr;
-#if defined(_WIN32)
-    block = _aligned_malloc(bytes, 64);
-    blocks_.emplace_back(block, [](void* b) { _aligned_free(b); });
-#else
-    if (posix_memalign(&block, 64, bytes) != 0) block = nullptr;
-    blocks_.emplace_back(block, [](void* b) { std::free(b); });
-#endif
-    ok = ok && block;
-    return block;
+    char* part = next_;
+    next_ += rounded(bytes);
+    return part;
   }
 
  private:
-  std::vector<std::unique_ptr<void, void (*)(void*)>> blocks_;
-};
-
-// Omega_k = (q_k - 1)^2, q_k = |v_k| / |error_k| (paper) or its square (program); factor_k = alpha / N * c_k with c_k u_k^T
-// the derivative's right-hand side: 2 (q - 1) / (|v| |error|), or 4 (q - 1) / |error|^2.
-void omega_factors(const Problem& p, double* factors) {
-  const int64_t pairs = p.steps * p.batch;
-  int64_t active = 0;
-  for (int64_t i = 0; i < pairs; ++i) active += p.error_sq[i] >= 1e-20 && p.back_sq[i] > 0;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const double error = p.error_sq[i], back = p.back_sq[i];
-    double c = 0;
-    if (error >= 1e-20 && back > 0) {
-      if (p.convention == kPaper) c = 2 * (std::sqrt(back / error) - 1) / std::sqrt(back * error);
-      else c = 4 * (back / error - 1) / error;
-    }
-    factors[i] = active ? p.alpha / double(active) * c : 0;
+  static constexpr int64_t kMostKept = int64_t(32) << 20;
+  static int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+#if defined(_WIN32)
+  static void* allocate(int64_t bytes) { return _aligned_malloc(bytes, 64); }
+  static void release(void* block) { _aligned_free(block); }
+#else
+  static void* allocate(int64_t bytes) {
+    void* block = nullptr;
+    return posix_memalign(&block, 64, bytes) == 0 ? block : nullptr;
   }
-}
+  static void release(void* block) { std::free(block); }
+#endif
+
+  void* block_ = nullptr;
+  char* next_ = nullptr;
+  int64_t bytes_ = 64;
+  static std::mutex mutex_;
+  static void* kept_;
+  static int64_t kept_bytes_;
+};
+std::mutex Memory::mutex_;
+void* Memory::kept_ = nullptr;
+int64_t Memory::kept_bytes_ = 0;
 
 }  // namespace
 }  // namespace steadygrad
@@ -112,16 +133,16 @@ SG_API int steadygrad_forward(const Problem* problem, int is_double) {
   if (p.tokens)
     for (int64_t i = 0; i < p.steps * p.batch; ++i)
       if (static_cast<uint64_t>(p.tokens[i]) >= static_cast<uint64_t>(p.inputs)) return kTokenOutOfRange;
-  Memory memory;
-  Shared s = {};
   int64_t bytes[3];
   k.sizes_forward(p, bytes);
+  const int64_t slices = count_slices(p.batch), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
+  Memory memory({bytes[0], bytes[1], bytes[2], scratch * slices});
+  if (!memory.ok()) return kNoMemory;
+  Shared s = {};
   s.forward_hh = memory.take(bytes[0]);
   s.forward_ih = memory.take(bytes[1]);
   s.bias = memory.take(bytes[2]);
-  const int64_t slices = count_slices(p.batch), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
-  if (!memory.ok) return kNoMemory;
   k.pack_forward(p, s);
   Pool::run(slices, p.threads, [&](int64_t slice) {
     FlushTiny flush;
@@ -133,25 +154,26 @@ SG_API int steadygrad_forward(const Problem* problem, int is_double) {
 SG_API int steadygrad_backward(const Problem* problem, int is_double) {
   const Problem& p = *problem;
   const Kernel& k = kernel(is_double);
-  Memory memory;
-  Shared s = {};
   int64_t bytes[5];
   k.sizes_backward(p, bytes);
+  const int64_t slices = count_slices(p.batch), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
+  const int64_t factors = p.alpha > 0 ? p.steps * p.batch * int64_t(sizeof(double)) : 0;
+  Memory memory({bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], factors, scratch * slices});
+  if (!memory.ok()) return kNoMemory;
+  Shared s = {};
   s.backward_hh = memory.take(bytes[0]);
   s.backward_ih = memory.take(bytes[1]);
   s.errors = memory.take(bytes[2]);
   s.directions = memory.take(bytes[3]);
   s.partial = memory.take(bytes[4]);
-  s.factors = p.alpha > 0 ? memory.take(p.steps * p.batch * sizeof(double)) : nullptr;
-  const int64_t slices = count_slices(p.batch), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
+  s.factors = memory.take(factors);
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
-  if (!memory.ok) return kNoMemory;
   k.pack_backward(p, s);
   Pool::run(slices, p.threads, [&](int64_t slice) {
     FlushTiny flush;
     k.backward(p, s, slice, scratches + slice * scratch);
   });
-  if (s.factors) omega_factors(p, static_cast<double*>(s.factors));
+  if (s.factors) k.omega_factors(p, static_cast<double*>(s.factors));
   if (p.grad_weight_hh || p.grad_weight_ih || p.grad_bias || p.grad_x) {
     Pool::run(slices, p.threads, [&](int64_t slice) {
       FlushTiny flush;

@@ -71,6 +71,7 @@ struct Kernel {
   void (*pack_backward)(const Problem&, Shared&);
   void (*forward)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*backward)(const Problem&, const Shared&, int64_t slice, void* scratch);
+  void (*omega_factors)(const Problem&, double* factors);
   void (*weights)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*reduce)(const Problem&, const Shared&);
   int64_t (*scratch_bytes)(const Problem&);

@@ -34,6 +34,7 @@ int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p.batch) - 
 // Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
 // enough that both factors stay in the cache.
 constexpr int64_t kChunk = 192;
+int64_t steps_of_chunk(int64_t rows) { return rows < kChunk ? kChunk / rows : 1; }
 
 template <class T> struct Partial {  // one slice's share of the weight gradients
   T *hh, *ih, *bias;
@@ -43,8 +44,8 @@ template <class T> struct Partial {  // one slice's share of the weight gradient
   }
   Partial(const Problem& p, const Shared& s, int64_t slice) {
     hh = static_cast<T*>(s.partial) + slice * size(p);
-    bias = hh + p.hidden * padded<T>(p.hidden);
-    ih = bias + padded<T>(p.hidden);
+    ih = hh + p.hidden * padded<T>(p.hidden);
+    bias = hh + size(p) - padded<T>(p.hidden);  // last, since the sweep fills it before the others are cleared
   }
 };
 
@@ -64,7 +65,7 @@ template <class T> void sizes_backward(const Problem& p, int64_t bytes[5]) {
 
 template <class T> int64_t scratch_bytes(const Problem& p) {
   const int64_t rows = most_rows(p), wide = padded<T>(p.hidden) > padded<T>(p.inputs) ? padded<T>(p.hidden) : padded<T>(p.inputs);
-  const int64_t sweep = 2 * rows * padded<T>(p.hidden), sums = (kChunk + rows) * wide;
+  const int64_t sweep = 2 * rows * padded<T>(p.hidden), sums = (rows < kChunk ? kChunk : rows) * (wide + kWidth<T>);
   return (sweep > sums ? sweep : sums) * sizeof(T);
 }
 
@@ -132,7 +133,7 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
 }
 
 template <class T, class Sigma, State state>
-void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
+void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry, T* bias) {
   const int64_t H = p.hidden, B = p.batch, P = padded<T>(H);
   const T* output = static_cast<const T*>(p.output);
   const T* values = state == State::kLeaky ? static_cast<const T*>(p.activation) : output;  // what s' is a function of
@@ -143,6 +144,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
   T* kept = carry + most_rows(p) * P;  // e_k, where a later line needs it
   const T leak = T(p.leak), keep = T(1 - p.leak), clip = T(p.clip_error);
   const bool measure = p.error_sq != nullptr, clips = p.clip_error < 1e300, keeps = state != State::kBefore || p.lengths;
+  for (int64_t j = 0; j < P; j += kWidth<T>) store(bias + j, Vector<T>{});
   for (int64_t r = 0; r < slice.rows; ++r)
     for (int64_t j = 0; j < P; j += kWidth<T>)
       store(carry + r * P + j, grad_last ? load_row(grad_last + (slice.first + r) * H, j, H) : Vector<T>{});
@@ -170,6 +172,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         if (state == State::kLeaky) d = keep * d;
         else if (clips) d = d > clip ? splat(clip) : d < -clip ? splat(-clip) : d;
         store(d_row + j, d);
+        if (!hold) store(bias + j, load(bias + j) + d);
         if (keeps) store(kept + r * P + j, e);
         const Vector<T> measured = state == State::kBefore ? d : e;
         error_sums += measured * measured;
@@ -217,18 +220,41 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
       for (int64_t j = 0; j < H; j += kWidth<T>) store_row(grad_h0 + (slice.first + r) * H, load(carry + r * P + j), j, H);
 }
 
-// Writes rows [count, n] into the panels that `multiply` reads as its B: row q is fetched by row(q, j) a vector at a time.
-template <class T, class Row> void pack_rows(int64_t count, int64_t n, T* panels, Row row) {
-  for (int64_t first = 0; first < n; first += kPanel<T>) {
+// Omega_k = (q_k - 1)^2, q_k = |v_k| / |error_k| (paper) or its square (program); factor_k = alpha / N * c_k, where
+// c_k error_k u_k^T is the derivative: c = 2 (q - 1) / (q |error|^2), or 4 (q - 1) / |error|^2. A pair is active where
+// |error|^2 >= 1e-20 and v is not 0. Written without branches, so that it is computed a vector at a time.
+void omega_factors(const Problem& p, double* factors) {
+  const int64_t pairs = p.steps * p.batch;
+  const double *error_sq = p.error_sq, *back_sq = p.back_sq;
+  double active = 0;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const double is_active = (error_sq[i] >= 1e-20 ? 1.0 : 0.0) * (back_sq[i] > 0 ? 1.0 : 0.0);
+    factors[i] = is_active;
+    active += is_active;
+  }
+  const double share = active > 0 ? p.alpha / active : 0.0;
+  const bool paper = p.convention == kPaper;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const bool is_active = factors[i] > 0;
+    const double error = is_active ? error_sq[i] : 1.0, square = is_active ? back_sq[i] / error : 1.0;
+    const double q = paper ? __builtin_sqrt(square) : square;
+    factors[i] = share * (paper ? 2 * (q - 1) / (q * error) : 4 * (q - 1) / error);  // 0 where not active: q is 1
+  }
+}
+
+// The right-hand factor of one step's outer products, in the panels that `multiply` reads as its B; `stride` entries lie
+// between a panel's beginning and the next one's. Row r is fetched by row(r, j), a vector at a time.
+template <class T, class Row> void pack_step(int64_t rows, int64_t n, T* panels, int64_t stride, Row row) {
+  for (int64_t first = 0; first < n; first += kPanel<T>, panels += stride) {
     const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
-    for (int64_t q = 0; q < count; ++q, panels += width)
-      for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + j, row(q, first + j));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + r * width + j, row(r, first + j));
   }
 }
 
 template <class T> void weights_of_slice(const Problem& p, const Shared& s, int64_t index, void* scratch_) {
   const Slice slice(p, index);
-  const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H), R = slice.rows, pairs = p.steps * R;
+  const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H), R = slice.rows;
   T* scratch = static_cast<T*>(scratch_);
   const T* errors = static_cast<const T*>(s.errors) + slice.first * p.steps * P;
   const T* directions = s.directions ? static_cast<const T*>(s.directions) + slice.first * p.steps * P : nullptr;
@@ -237,42 +263,42 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
   const T* h0 = static_cast<const T*>(p.h0);
   const T* x = static_cast<const T*>(p.x);
   Partial<T> partial(p, s, index);
-  __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T));
+  __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T) - P * sizeof(T));
 
-  for (int64_t begin = 0; begin < pairs; begin += kChunk) {
-    const int64_t count = pairs - begin < kChunk ? pairs - begin : kChunk;
-    const T* d = errors + begin * P;
+  const int64_t steps_at_once = steps_of_chunk(R);
+  for (int64_t begin = 0; begin < p.steps; begin += steps_at_once) {
+    const int64_t end = begin + steps_at_once < p.steps ? begin + steps_at_once : p.steps, count = (end - begin) * R;
+    const T* d = errors + begin * R * P;
     if (p.grad_weight_hh) {
-      pack_rows<T>(count, H, scratch, [&](int64_t q, int64_t j) -> Vector<T> {
-        const int64_t step = (begin + q) / R, r = (begin + q) % R;
-        if (step == 0) return h0 ? load_row(h0 + (slice.first + r) * H, j, H) : Vector<T>{};
-        Vector<T> right = load_row(output + (time_of(p, step - 1) * B + slice.first + r) * H, j, H);
-        if (directions) {
-          const double factor = factors[time_of(p, step) * B + slice.first + r];
-          const Vector<T> u = load(directions + (begin + q) * P + j);
-          if (factor < 1e30 && factor > -1e30) right += T(factor) * u;
-          else  // the factor alone may leave float32 where u is tiny; their product does not
-            for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(factor * double(u[lane]));
-        }
-        return right;
-      });
+      for (int64_t step = begin; step < end; ++step) {
+        T* panels = scratch + (step - begin) * R * kPanel<T>;
+        const T* state = step > 0 ? output + (time_of(p, step - 1) * B + slice.first) * H : h0 ? h0 + slice.first * H : nullptr;
+        const T* u = directions && step > 0 ? directions + step * R * P : nullptr;
+        const double* f = factors + time_of(p, step) * B + slice.first;
+        pack_step<T>(R, H, panels, count * kPanel<T>, [&](int64_t r, int64_t j) {
+          Vector<T> right = state ? load_row(state + r * H, j, H) : Vector<T>{};
+          if (u && f[r] < 1e30 && f[r] > -1e30) right += T(f[r]) * load(u + r * P + j);
+          else if (u)  // the factor alone may leave float32 where u is tiny; their product does not
+            for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(f[r] * double(u[r * P + j + lane]));
+          return right;
+        });
+      }
       multiply<T>(H, H, count, d, 1, P, scratch, partial.hh, P, true);
     }
-    if (p.grad_weight_ih && !p.tokens) {
-      pack_rows<T>(count, I, scratch, [&](int64_t q, int64_t j) -> Vector<T> {
-        const int64_t step = (begin + q) / R, r = (begin + q) % R;
-        return load_row(x + (time_of(p, step) * B + slice.first + r) * I, j, I);
-      });
-      multiply<T>(H, I, count, d, 1, P, scratch, partial.ih, padded<T>(I), true);
-    }
-    for (int64_t q = 0; q < count; ++q) {
-      const int64_t at = time_of(p, (begin + q) / R) * B + slice.first + (begin + q) % R;
-      T* column = p.grad_weight_ih && p.tokens ? partial.ih + p.tokens[at] * P : nullptr;
-      for (int64_t j = 0; j < P; j += kWidth<T>) {
-        const Vector<T> error = load(d + q * P + j);
-        store(partial.bias + j, load(partial.bias + j) + error);
-        if (column) store(column + j, load(column + j) + error);
+    if (p.grad_weight_ih && p.tokens) {
+      for (int64_t step = begin; step < end; ++step)
+        for (int64_t r = 0; r < R; ++r) {
+          T* column = partial.ih + p.tokens[time_of(p, step) * B + slice.first + r] * P;
+          const T* error = errors + (step * R + r) * P;
+          for (int64_t j = 0; j < P; j += kWidth<T>) store(column + j, load(column + j) + load(error + j));
+        }
+    } else if (p.grad_weight_ih) {
+      for (int64_t step = begin; step < end; ++step) {
+        const T* inputs = x + (time_of(p, step) * B + slice.first) * I;
+        pack_step<T>(R, I, scratch + (step - begin) * R * kPanel<T>, count * kPanel<T>,
+                     [&](int64_t r, int64_t j) { return load_row(inputs + r * I, j, I); });
       }
+      multiply<T>(H, I, count, d, 1, P, scratch, partial.ih, padded<T>(I), true);
     }
   }
   if (T* grad_x = static_cast<T*>(p.grad_x)) {
@@ -314,26 +340,29 @@ template <class T> void forward(const Problem& p, const Shared& s, int64_t index
   }
 }
 
-template <class T, class Sigma> void backward_in(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
-  if (p.leak > 0) backward_steps<T, Sigma, State::kLeaky>(p, s, slice, carry);
-  else if (p.convention == kProgram) backward_steps<T, Sigma, State::kAfter>(p, s, slice, carry);
-  else backward_steps<T, Sigma, State::kBefore>(p, s, slice, carry);
+template <class T, class Sigma>
+void backward_in(const Problem& p, const Shared& s, const Slice& slice, T* carry, T* bias) {
+  if (p.leak > 0) backward_steps<T, Sigma, State::kLeaky>(p, s, slice, carry, bias);
+  else if (p.convention == kProgram) backward_steps<T, Sigma, State::kAfter>(p, s, slice, carry, bias);
+  else backward_steps<T, Sigma, State::kBefore>(p, s, slice, carry, bias);
 }
 
 template <class T> void backward(const Problem& p, const Shared& s, int64_t index, void* scratch) {
   const Slice slice(p, index);
   T* carry = static_cast<T*>(scratch);
+  T* bias = Partial<T>(p, s, index).bias;
   switch (p.nonlinearity) {
-    case kTanh: return backward_in<T, Tanh<T>>(p, s, slice, carry);
-    case kRelu: return backward_in<T, Relu<T>>(p, s, slice, carry);
-    case kSigmoid: return backward_in<T, Sigmoid<T>>(p, s, slice, carry);
-    default: return backward_in<T, Identity<T>>(p, s, slice, carry);
+    case kTanh: return backward_in<T, Tanh<T>>(p, s, slice, carry, bias);
+    case kRelu: return backward_in<T, Relu<T>>(p, s, slice, carry, bias);
+    case kSigmoid: return backward_in<T, Sigmoid<T>>(p, s, slice, carry, bias);
+    default: return backward_in<T, Identity<T>>(p, s, slice, carry, bias);
   }
 }
 
 template <class T> constexpr Kernel table(const char* name) {
   return {name,        sizes_forward<T>, sizes_backward<T>,   pack_forward<T>, pack_backward<T>,
-          forward<T>,  backward<T>,      weights_of_slice<T>, reduce<T>,       scratch_bytes<T>};
+          forward<T>,  backward<T>,      omega_factors,       weights_of_slice<T>,
+          reduce<T>,   scratch_bytes<T>};
 }
 
 }  // namespace

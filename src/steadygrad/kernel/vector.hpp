@@ -77,10 +77,18 @@ template <class T> inline void store_row(T* row, Vector<T> v, int64_t j, int64_t
   else store_part(row + j, v, n - j);
 }
 
+// The sum of all lanes, halves added to halves: lane by lane each addition would wait for the one before.
 template <class T> inline T sum(Vector<T> v) {
-  T total = 0;
-  for (int64_t i = 0; i < kWidth<T>; ++i) total += v[i];
-  return total;
+#if SG_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) return _mm512_reduce_add_ps((__m512)v);
+  else return _mm512_reduce_add_pd((__m512d)v);
+#else
+  T lanes[kWidth<T>];
+  __builtin_memcpy(lanes, &v, sizeof v);
+  for (int64_t half = kWidth<T> / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+#endif
 }
 
 template <class T> inline Vector<T> splat(T value) { return Vector<T>{} + value; }

@@ -1,0 +1,121 @@
+"""The speed of a training step, beside what a user would pick instead. Ratios of one run; minimum of repeats.
+
+    python benchmarks/step.py [--seconds 3] [--write results/bench.json]
+
+Peers take turns, so that a slow moment of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from memory import peak_bytes
+from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
+
+import steadygrad as sg
+from steadygrad.rnn import native
+
+
+def quickest(steps: dict[str, Step], seconds: float, most: int = 400) -> dict[str, float]:
+    """Milliseconds of each, the minimum of as many rounds as fit into the time."""
+    best = dict.fromkeys(steps, float("inf"))
+    for step in steps.values():  # compilation, first allocation
+        step()
+        step()
+    end = time.perf_counter() + seconds * len(steps)
+    for _ in range(most):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            best[name] = min(best[name], time.perf_counter() - begin)
+        if time.perf_counter() > end:
+            break
+    return {name: 1e3 * value for name, value in best.items()}
+
+
+def products_at_peak(size: Size) -> float:
+    """Milliseconds that the step's matrix products would take at the speed of one large product."""
+    a = torch.randn(2000, 2000)
+    best = min(_seconds(lambda: a @ a) for _ in range(10))
+    pairs = size.steps * size.batch
+    operations = 2 * pairs * size.hidden * (3 * size.hidden + 2 * size.inputs)
+    return 1e3 * operations / (2 * 2000**3 / best)
+
+
+def _seconds(call: Step) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def measure(size: Size, seconds: float) -> dict[str, float]:
+    setting = Setting.make(size)
+    steps: dict[str, Step] = {
+        "steadygrad with Ω": steady(setting),
+        "steadygrad without Ω": steady(setting, alpha=0.0),
+        "steadygrad without Ω, not recording": steady(setting, alpha=0.0, record=False),
+        "steadygrad in torch operations, with Ω": steady(setting, backend="torch"),
+        "torch.nn.RNN": torch_rnn(setting),
+        "Ω by an RNNCell loop": naive_omega(setting),
+    }
+    jax = jax_scan(setting)
+    if jax is not None:
+        steps["JAX scan"] = jax
+    return quickest(steps, seconds) | {"the products alone, at this machine's peak": products_at_peak(size)}
+
+
+def environment() -> dict[str, str | int]:
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), platform.processor())
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count() or 0,
+        "threads": torch.get_num_threads(),
+        "kernel": native.instruction_set() or "not built",
+        "torch": torch.__version__,
+        "steadygrad": sg.__version__,
+        "commit": commit,
+    }
+
+
+def table(results: dict[str, dict[str, float]], memory: dict[str, dict[str, int]]) -> str:
+    lines: list[str] = []
+    for size, times in results.items():
+        ours = times["steadygrad with Ω"]
+        lines += [f"\n{size}: one step, forward + backward + all weight gradients, float32", f"{'':44}{'ms':>9}{'steadygrad with Ω is':>24}"]
+        for name, value in sorted(times.items(), key=lambda item: item[1]):
+            note = "" if name == "steadygrad with Ω" else f"{value / ours:.2f}× as fast"
+            lines.append(f"{name:44}{value:9.3f}{note:>24}")
+        peak = memory[size]
+        lines += [f"{'peak memory of a step: torch.nn.RNN':44}{peak['torch.nn.RNN'] / 2**20:9.2f} MiB"]
+        share = peak["steadygrad with Ω"] / peak["torch.nn.RNN"]
+        lines += [f"{'peak memory of a step: steadygrad with Ω':44}{peak['steadygrad with Ω'] / 2**20:9.2f} MiB, {share:.2f} of it"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each peer and size (default 3)")
+    parser.add_argument("--write", type=Path, help="a JSON file to write the figures to")
+    args = parser.parse_args()
+    results, memory = {}, {}
+    for size in (SMALL, LARGE):
+        print(f"measuring {size} …", file=sys.stderr)
+        results[str(size)] = measure(size, args.seconds)
+        memory[str(size)] = {name: peak_bytes(name, size) for name in ("torch.nn.RNN", "steadygrad with Ω")}
+    print(table(results, memory))
+    if args.write:
+        record = {"command": "make bench", "environment": environment(), "milliseconds": results, "peak_bytes": memory}
+        args.write.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

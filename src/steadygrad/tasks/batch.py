@@ -1,0 +1,44 @@
+"""A batch of sequences, and the steps of it at which an answer is asked for.
+
+    u = inputs   [T, B] int64 tokens, or [T, B, C] float32 channels
+    d = targets  [S, B] int64 classes, or [S, B, O] float32 values
+    S            the number of steps that count, steps.stop − steps.start
+
+The steps that count are one run of neighbours, the same for every sequence of the batch. Hence a slice, and not a
+mask, is what a training loop needs: `readout(hidden[batch.steps])` reads the network out there and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences, their targets, and the steps at which the targets are due.
+
+    Args:
+        inputs: what the network sees, time first: tokens [T, B] int64, or channels [T, B, C] float32.
+        targets: what it should answer at the steps that count: classes [S, B] int64, or values [S, B, O] float32.
+        steps: the steps that count, `hidden[steps]` being [S, B, H] for hidden states [T, B, H].
+
+    >>> batch = Batch(torch.zeros(4, 2, dtype=torch.int64), torch.zeros(1, 2, dtype=torch.int64), slice(3, 4))
+    >>> torch.randn(4, 2, 50)[batch.steps].shape
+    torch.Size([1, 2, 50])
+    >>> batch.mask
+    tensor([False, False, False,  True])
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    steps: slice
+
+    @property
+    def mask(self) -> Tensor:
+        """The steps that count as bool [T], the same for all sequences of the batch."""
+        mask = torch.zeros(len(self.inputs), dtype=torch.bool, device=self.inputs.device)
+        mask[self.steps] = True
+        return mask
