@@ -13,7 +13,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNEL = Path("src/steadygrad/kernel")
-FLAGS = [*"-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=fast -fno-math-errno -fno-trapping-math".split()]
+FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast"]
+FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 BASELINE = ("baseline", 16, 6, [])
 X86 = [
     BASELINE,
@@ -27,7 +28,10 @@ class BuildKernel(build_ext):
         try:
             self._build_kernel(ext)
         except Exception as reason:  # whatever a compiler can die of, the package works without the kernel
-            print(f"steadygrad: the C++ kernel was not built ({reason}); the layer will use torch operations", file=sys.stderr)
+            print(
+                f"steadygrad: the C++ kernel was not built ({reason}); the layer will use torch operations",
+                file=sys.stderr,
+            )
 
     def _build_kernel(self, ext: Extension) -> None:
         x86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -43,7 +47,11 @@ class BuildKernel(build_ext):
     def _compile(self, source: str, name: str, macros: list[tuple[str, str]], flags: list[str]) -> list[str]:
         folder = Path(self.build_temp) / name
         return self.compiler.compile(
-            [str(KERNEL / source)], output_dir=str(folder), macros=macros, extra_postargs=FLAGS + flags, depends=ext_headers()
+            [str(KERNEL / source)],
+            output_dir=str(folder),
+            macros=macros,
+            extra_postargs=FLAGS + flags,
+            depends=ext_headers(),
         )
 
     def get_ext_filename(self, fullname: str) -> str:

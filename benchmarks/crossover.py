@@ -1,6 +1,6 @@
 """Where the C++ kernel stops being quicker than torch's own matrix products: what `auto` goes by (rnn/recurrence.py).
 
-    python benchmarks/crossover.py
+python benchmarks/crossover.py
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ step, as in the synthetic tasks; `loss="all"`: every step, as in language modell
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,7 @@ def naive_omega(setting: Setting) -> Step:
         seen = states[-1] if size.loss == "last" else torch.stack(states)
         (seen * setting.g).sum().backward()
         omega, active = torch.zeros(()), 0
-        for before, after in zip(states[:-1], states[1:], strict=True):
+        for before, after in itertools.pairwise(states):
             if after.grad is None:
                 continue
             delta = (after.grad * (1 - after**2)).detach()

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 
 import torch
-from memory import peak_bytes
-from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
 
 import steadygrad as sg
+from memory import peak_bytes
+from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
 from steadygrad.rnn import native
 
 
@@ -73,7 +73,9 @@ def measure(size: Size, seconds: float) -> dict[str, float]:
 
 
 def environment() -> dict[str, str | int]:
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), platform.processor())
+    cpuinfo = Path("/proc/cpuinfo")
+    names = [line for line in cpuinfo.read_text().splitlines() if "model name" in line] if cpuinfo.exists() else []
+    cpu = names[0].split(":")[1].strip() if names else platform.processor()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     return {
         "cpu": cpu,
@@ -90,14 +92,19 @@ def table(results: dict[str, dict[str, float]], memory: dict[str, dict[str, int]
     lines: list[str] = []
     for size, times in results.items():
         ours = times["steadygrad with Ω"]
-        lines += [f"\n{size}: one step, forward + backward + all weight gradients, float32", f"{'':44}{'ms':>9}{'steadygrad with Ω is':>24}"]
+        lines += [
+            f"\n{size}: one step, forward + backward + all weight gradients, float32",
+            f"{'':44}{'ms':>9}{'steadygrad with Ω is':>24}",
+        ]
         for name, value in sorted(times.items(), key=lambda item: item[1]):
             note = "" if name == "steadygrad with Ω" else f"{value / ours:.2f}× as fast"
             lines.append(f"{name:44}{value:9.3f}{note:>24}")
         peak = memory[size]
         lines += [f"{'peak memory of a step: torch.nn.RNN':44}{peak['torch.nn.RNN'] / 2**20:9.2f} MiB"]
         share = peak["steadygrad with Ω"] / peak["torch.nn.RNN"]
-        lines += [f"{'peak memory of a step: steadygrad with Ω':44}{peak['steadygrad with Ω'] / 2**20:9.2f} MiB, {share:.2f} of it"]
+        lines += [
+            f"{'peak memory of a step: steadygrad with Ω':44}{peak['steadygrad with Ω'] / 2**20:9.2f} MiB, {share:.2f} of it"
+        ]
     return "\n".join(lines)
 
 

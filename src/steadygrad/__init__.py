@@ -1,4 +1,4 @@
-"""steadygrad: recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do."""
+"""Recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do."""
 
 from . import init as init
 from .clip import Auto as Auto

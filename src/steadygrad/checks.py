@@ -29,7 +29,13 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def number(
-    name: str, value: Any, *, low: float = -math.inf, high: float = math.inf, open_low: bool = False, open_high: bool = False
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> float:
     """`value` as a finite float between `low` and `high` (ends excluded where `open_…`).
 

@@ -137,7 +137,8 @@ class GradientFlow(Sequence[CellFlow]):
 
     def __repr__(self) -> str:
         lines = [
-            f"{cell.name}: {cell.measured.shape[1]} steps, Ω {cell.omega:.4g} over {cell.active:.0%} of pairs, horizon {cell.horizon}"
+            f"{cell.name}: {cell.measured.shape[1]} steps, Ω {cell.omega:.4g} over {cell.active:.0%} of pairs, "
+            f"horizon {cell.horizon}"
             for cell in self
         ]
         return "GradientFlow(" + "; ".join(lines) + ")"

@@ -46,10 +46,7 @@ def value(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
 def factors(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
     """c_k / N of every pair, 0 where it is not active."""
     ratio, active = ratios(error_sq, back_sq)
-    if convention == "program":
-        c = 4 * (ratio.square() - 1) / error_sq
-    else:
-        c = 2 * (ratio - 1) / (error_sq * ratio)
+    c = 4 * (ratio.square() - 1) / error_sq if convention == "program" else 2 * (ratio - 1) / (error_sq * ratio)
     return torch.where(active, c, 0.0) / active.sum().clamp(min=1)
 
 

@@ -12,6 +12,8 @@ product (f_k and u_k: regularizer.py). A step past a sequence's length holds its
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor
 
@@ -64,8 +66,8 @@ def backward(
 ) -> Gradients:
     alpha = options.alpha if wanted.weight_hh else 0.0
     measure = measure or alpha > 0
-    deltas, arrived, error_sq, h0_error = _errors(saved, grad_output, grad_last, options, measure)
-    measured = _measured(saved, error_sq, arrived, options) if measure else None
+    deltas, arrived, norms, h0_error = _errors(saved, grad_output, grad_last, options, measure)
+    measured = _measured(saved, norms, arrived, options) if norms is not None and arrived is not None else None
 
     flat = deltas.flatten(0, 1)
     grad_hh: Tensor | None = None
@@ -91,12 +93,14 @@ def backward(
 def _errors(
     saved: Saved, grad_output: Tensor | None, grad_last: Tensor | None, options: Options, measure: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
-    """δ [T, B, H]; where measured, v [T, B, H] (entry k: what k sends back) and ‖error_k‖² [T, B]; and the error of h0."""
+    """δ [T, B, H]; where measured, v [T, B, H] (entry k: what k sends back) and ‖error_k‖ [T, B]; and the error of h0."""
     leak, clip = options.leak, options.clip_error
     # The slopes are worked out for all steps at once and turned into δ in place, step by step.
-    deltas = nonlinearity.get(options.nonlinearity).slope(saved.output if saved.activation is None else saved.activation)
+    deltas = nonlinearity.get(options.nonlinearity).slope(
+        saved.output if saved.activation is None else saved.activation
+    )
     arrived = torch.empty_like(deltas) if measure else None
-    after_sq = deltas.new_zeros(deltas.shape[:2]) if measure and options.state_is_after else None
+    norms = deltas.new_zeros(deltas.shape[:2]) if measure else None
     if leak > 0:
         deltas.mul_(1 - leak)
     order = list(_order(len(deltas), options.reverse))
@@ -117,25 +121,23 @@ def _errors(
         delta.mul_(error)
         if clip is not None and leak == 0:
             delta.clamp_(-clip, clip)
-        if after_sq is not None:
-            torch.linalg.vector_norm(error, dim=1, out=after_sq[time])
+        if norms is not None and options.state_is_after:
+            _norm(error, out=norms[time])
         if held is None:
             back = torch.addmm(error, delta, saved.weight_hh, beta=leak) if leak > 0 else delta @ saved.weight_hh
         else:
             delta.masked_fill_(held, 0)
             back = torch.where(held, error, delta @ saved.weight_hh + leak * error)
-    error_sq: Tensor | None = None
-    if measure:
-        error_sq = torch.linalg.vector_norm(deltas, dim=2) if after_sq is None else after_sq
-        error_sq = error_sq.double().square()
-    return deltas, arrived, error_sq, back
+    if norms is not None and not options.state_is_after:
+        _norm(deltas, out=norms)
+    return deltas, arrived, norms, back
 
 
-def _measured(saved: Saved, error_sq: Tensor | None, arrived: Tensor | None, options: Options) -> Tensor:
-    assert error_sq is not None and arrived is not None
+def _measured(saved: Saved, norms: Tensor, arrived: Tensor, options: Options) -> Tensor:
     steps = len(arrived)
+    error_sq = norms.double().square()
     arrived[steps - 1 if options.reverse else 0] = 0  # the first step sends nothing to another step
-    back_sq = torch.linalg.vector_norm(arrived, dim=2).double().square()
+    back_sq = _norm(arrived).double().square()
     if saved.lengths is not None:
         # A held step has no error of its own, and nothing travels into or out of it.
         running = torch.arange(steps, device=arrived.device).unsqueeze(1) < saved.lengths
@@ -168,6 +170,10 @@ def _recurrent_gradient(
     if saved.h0 is not None:
         gradient.addmm_(first.T, saved.h0)
     return gradient
+
+
+def _norm(rows: Tensor, out: Tensor | None = None) -> Tensor:
+    return cast(Any, torch.linalg).vector_norm(rows, dim=-1, out=out)
 
 
 def _order(steps: int, reverse: bool) -> range:

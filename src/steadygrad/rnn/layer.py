@@ -57,6 +57,8 @@ class RNN(torch.nn.Module):
         Pascanu, Mikolov and Bengio, On the difficulty of training recurrent neural networks, 2013.
     """
 
+    weight_hh_l0: torch.nn.Parameter
+
     def __init__(
         self,
         input_size: int,
@@ -97,14 +99,19 @@ class RNN(torch.nn.Module):
         for layer in range(self.num_layers):
             for suffix in ("", "_reverse") if bidirectional else ("",):
                 name = f"l{layer}{suffix}"
-                shapes = {"weight_ih": (hidden_size, input_size if layer == 0 else width), "weight_hh": (hidden_size, hidden_size)}
+                shapes = {
+                    "weight_ih": (hidden_size, input_size if layer == 0 else width),
+                    "weight_hh": (hidden_size, hidden_size),
+                }
                 if bias:
                     shapes |= {"bias_ih": (hidden_size,), "bias_hh": (hidden_size,)}
                 for part, shape in shapes.items():
                     empty = torch.empty(shape, device=device, dtype=dtype)
                     self.register_parameter(f"{part}_{name}", torch.nn.Parameter(empty))
                 self._recorders.append(Recorder(name))
-        recurrence.choose(self.backend, self.weight_hh_l0)  # an unavailable backend is refused here, not at the first step
+        recurrence.choose(
+            self.backend, self.weight_hh_l0
+        )  # an unavailable backend is refused here, not at the first step
         self.reset_parameters()
 
     @property

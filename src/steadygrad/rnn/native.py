@@ -36,7 +36,10 @@ class _Problem(ctypes.Structure):
         ("reverse", c_int32),
         ("leak", c_double),
         ("threads", c_int64),
-        *[(name, c_void_p) for name in ("lengths", "x", "tokens", "h0", "weight_ih", "weight_hh", "bias_ih", "bias_hh")],
+        *[
+            (name, c_void_p)
+            for name in ("lengths", "x", "tokens", "h0", "weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        ],
         ("output", c_void_p),
         ("activation", c_void_p),
         ("convention", c_int64),
@@ -59,7 +62,7 @@ def library() -> ctypes.CDLL | None:
         found.steadygrad_problem_bytes.restype = c_int64
         for call in (found.steadygrad_forward, found.steadygrad_backward):
             call.argtypes, call.restype = [ctypes.POINTER(_Problem), c_int], c_int
-        if found.steadygrad_problem_bytes() == ctypes.sizeof(_Problem):  # else: a library left over from another version
+        if found.steadygrad_problem_bytes() == ctypes.sizeof(_Problem):  # else: left over from another version
             return found
     return None
 

@@ -6,7 +6,7 @@ number. Eager code does not come here: an autograd.Function is quicker than a di
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ def recurrence(
     return saved.output, saved.output[0 if reverse else -1].clone(), activation
 
 
-@recurrence.register_fake
+@cast(Any, recurrence).register_fake
 def _shapes(inputs: Tensor, h0: Any, weight_ih: Tensor, weight_hh: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     leak = rest[4]
     output = weight_hh.new_empty(inputs.shape[0], inputs.shape[1], weight_hh.shape[0])
@@ -116,7 +116,7 @@ def recurrence_backward(
     return first, second, third, fourth, fifth
 
 
-@recurrence_backward.register_fake
+@cast(Any, recurrence_backward).register_fake
 def _gradient_shapes(
     grad_output: Any,
     grad_last: Any,
@@ -150,4 +150,4 @@ def _go_back(ctx: Any, grad_output: Tensor | None, grad_last: Tensor | None, _: 
     return inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, None, *[None] * len(ctx.options)
 
 
-recurrence.register_autograd(_go_back, setup_context=_keep)
+cast(Any, recurrence).register_autograd(_go_back, setup_context=_keep)

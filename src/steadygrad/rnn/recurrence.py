@@ -8,7 +8,7 @@ auto        native where it is built and quicker, else torch
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ def run(
         return reference.run(*arguments)
     if torch.compiler.is_compiling():
         return op.run(*arguments, chosen)
-    return _Recurrence.apply(*arguments, native if chosen == "native" else bptt)
+    return cast(Any, _Recurrence).apply(*arguments, native if chosen == "native" else bptt)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -111,7 +111,7 @@ class _Recurrence(torch.autograd.Function):
             found.bias if needs[5] else None,
         )
         if torch.is_grad_enabled():  # create_graph=True: whoever differentiates these again must hear that they can't
-            gradients = _NotTwice.apply(grad_output, grad_last, *gradients)
+            gradients = cast(Any, _NotTwice).apply(grad_output, grad_last, *gradients)
         return (*gradients, None, None, None, None)
 
 
@@ -125,5 +125,6 @@ class _NotTwice(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(
-            "steadygrad.RNN can't be differentiated twice with backend 'torch' or 'native'; use backend='reference' for that"
+            "steadygrad.RNN can't be differentiated twice with backend 'torch' or 'native'; "
+            "use backend='reference' for that"
         )

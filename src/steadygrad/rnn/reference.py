@@ -12,7 +12,7 @@ over the N active pairs, or with squared norms and the errors of h in place of �
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ def run(
         inputs = torch.nn.functional.one_hot(inputs, weight_ih.shape[1]).to(weight_ih.dtype)
     sigma = nonlinearity.get(options.nonlinearity)
     tape = _Tape(weight_hh, options, recorder, steps, batch, lengths)
-    weight = _AddOmega.apply(weight_hh, tape)
+    weight: Tensor = cast(Any, _AddOmega).apply(weight_hh, tape)
     state = h0 if h0 is not None else inputs.new_zeros(batch, weight_hh.shape[0])
     states: list[Tensor] = [state] * steps
     for step, time in enumerate(_order(steps, options.reverse)):
@@ -54,6 +54,10 @@ def run(
             tape.running[step] = running.squeeze(1)
         state = states[time] = h
     return torch.stack(states), state
+
+
+def _norm(rows: Tensor) -> Tensor:
+    return rows.square().sum(1).sqrt()
 
 
 def _order(steps: int, reverse: bool) -> range:
@@ -96,15 +100,15 @@ class _Tape:
                 self.recorder.record(self._measured(), self.options, self.lengths)
             return error
 
-        h.register_hook(after)
-        a.register_hook(before)
+        for tensor, hook in ((h, after), (a, before)):
+            cast(Any, tensor).register_hook(hook)
 
     def arriving(self, step: int, weight: Tensor) -> tuple[Tensor, Tensor]:
         """‖v_k‖ for k = step − 1, and the norm of the error at `step` it is measured against; both [B]."""
         back = self.before[step] @ weight + self.options.leak * self.after[step]
         if self.options.state_is_after:
-            return back.norm(dim=1), self.after[step].norm(dim=1)
-        return (self.slopes[step - 1] * back).norm(dim=1), self.before[step].norm(dim=1)
+            return _norm(back), _norm(self.after[step])
+        return _norm(self.slopes[step - 1] * back), _norm(self.before[step])
 
     def omega(self, weight: Tensor) -> Tensor:
         """Ω, a function of `weight` alone: all else on the tape is constant."""
