@@ -135,7 +135,7 @@ SG_API int steadygrad_forward(const Problem* problem, int is_double) {
       if (static_cast<uint64_t>(p.tokens[i]) >= static_cast<uint64_t>(p.inputs)) return kTokenOutOfRange;
   int64_t bytes[3];
   k.sizes_forward(p, bytes);
-  const int64_t slices = count_slices(p.batch), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
+  const int64_t slices = count_slices(p), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
   Memory memory({bytes[0], bytes[1], bytes[2], scratch * slices});
   if (!memory.ok()) return kNoMemory;
   Shared s = {};
@@ -156,7 +156,7 @@ SG_API int steadygrad_backward(const Problem* problem, int is_double) {
   const Kernel& k = kernel(is_double);
   int64_t bytes[5];
   k.sizes_backward(p, bytes);
-  const int64_t slices = count_slices(p.batch), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
+  const int64_t slices = count_slices(p), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
   const int64_t factors = p.alpha > 0 ? p.steps * p.batch * int64_t(sizeof(double)) : 0;
   Memory memory({bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], factors, scratch * slices});
   if (!memory.ok()) return kNoMemory;

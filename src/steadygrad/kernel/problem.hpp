@@ -42,12 +42,13 @@ struct Problem {
 };
 
 // Rows of a batch never meet before the weight gradients, so a batch is cut into slices that run alone. The cut depends on
-// the batch alone, never on the number of threads: the same sums are added in the same order on any machine.
-constexpr int64_t kMostSlices = 16, kFewestRows = 8;
+// the shapes alone, never on the number of threads: the same sums are added in the same order on any machine.
+constexpr int64_t kMostSlices = 16;
 
-inline int64_t count_slices(int64_t batch) {
+inline int64_t count_slices(const Problem& p) {
+  const int64_t fewest_rows = p.hidden > 128 ? 16 : 8;  // a large matrix should be read for many rows at a time
   int64_t slices = 1;
-  while (slices < kMostSlices && batch >= 2 * slices * kFewestRows) slices *= 2;
+  while (slices < kMostSlices && p.batch >= 2 * slices * fewest_rows) slices *= 2;
   return slices;
 }
 

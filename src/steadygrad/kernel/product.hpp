@@ -54,19 +54,50 @@ void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, cons
   }
 }
 
+// Rows of a panel that are used for all of A before the next ones: half of the first-level cache.
+constexpr int64_t kPanelBytes = 24 * 1024;
+
 // C [M, padded N] (row_c entries a row) = or += A [M, K] B [K, N].
 template <class T>
 void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panels, T* c, int64_t row_c,
               bool add) {
   const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
+  const int64_t most = blocks > 1 ? kPanelBytes / int64_t(sizeof(T)) / kPanel<T> : K;
+  for (int64_t first = 0; first < N; first += kPanel<T>) {
+    const bool narrow = padded<T>(N - first) < kPanel<T>;
+    for (int64_t k = 0; k < K; k += most) {
+      const int64_t depth = K - k < most ? K - k : most;
+      const T* panel = panels + k * (narrow ? kWidth<T> : kPanel<T>);
+      for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;  // equal heights, not full blocks and a stub
+        const T* a_m = a + m * step_m + k * step_k;
+        T* c_m = c + m * row_c + first;
+        if (narrow) rows<T, 1>(count, depth, a_m, step_m, step_k, panel, c_m, row_c, add || k > 0);
+        else rows<T, 2>(count, depth, a_m, step_m, step_k, panel, c_m, row_c, add || k > 0);
+      }
+    }
+    panels += K * (narrow ? kWidth<T> : kPanel<T>);
+  }
+}
+
+// C [M, padded N] += A^T B for A [K, M] with row_a entries a row: the outer products of the weight gradients. Where A is wide,
+// its rows lie so far apart that each block would fetch them anew; A is then laid out block by block first, in `room` [K, M].
+template <class T>
+void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const T* panels, T* c, int64_t row_c, T* room) {
+  if (!room) return multiply<T>(M, N, K, a, 1, row_a, panels, c, row_c, true);
+  const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
+    T* block = room + K * m;
+    for (int64_t k = 0; k < K; ++k) __builtin_memcpy(block + k * count, a + k * row_a + m, count * sizeof(T));
+  }
   for (int64_t first = 0; first < N; first += kPanel<T>) {
     const bool narrow = padded<T>(N - first) < kPanel<T>;
     for (int64_t i = 0; i < blocks; ++i) {
-      const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;  // blocks of equal height, not full ones and a stub
-      const T* a_m = a + m * step_m;
+      const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
       T* c_m = c + m * row_c + first;
-      if (narrow) rows<T, 1>(count, K, a_m, step_m, step_k, panels, c_m, row_c, add);
-      else rows<T, 2>(count, K, a_m, step_m, step_k, panels, c_m, row_c, add);
+      if (narrow) rows<T, 1>(count, K, room + K * m, 1, count, panels, c_m, row_c, true);
+      else rows<T, 2>(count, K, room + K * m, 1, count, panels, c_m, row_c, true);
     }
     panels += K * (narrow ? kWidth<T> : kPanel<T>);
   }

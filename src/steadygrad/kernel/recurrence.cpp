@@ -21,7 +21,7 @@ enum class State { kBefore, kAfter, kLeaky };
 struct Slice {
   int64_t first, rows;  // of the batch
   Slice(const Problem& p, int64_t index) {
-    const int64_t slices = count_slices(p.batch);
+    const int64_t slices = count_slices(p);
     first = p.batch * index / slices;
     rows = p.batch * (index + 1) / slices - first;
   }
@@ -29,12 +29,20 @@ struct Slice {
 
 int64_t time_of(const Problem& p, int64_t step) { return p.reverse ? p.steps - 1 - step : step; }
 bool held(const Problem& p, int64_t time, int64_t row) { return p.lengths && time >= p.lengths[row]; }
-int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p.batch) - 1) / count_slices(p.batch); }
+int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p) - 1) / count_slices(p); }
 
 // Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
 // enough that both factors stay in the cache.
 constexpr int64_t kChunk = 192;
 int64_t steps_of_chunk(int64_t rows) { return rows < kChunk ? kChunk / rows : 1; }
+int64_t chunk_rows(const Problem& p) { return most_rows(p) < kChunk ? kChunk : most_rows(p); }
+
+// Layers above this lay out the errors block by block before their outer products (product.hpp).
+constexpr int64_t kWide = 128;
+
+template <class T> int64_t widest(const Problem& p) {
+  return padded<T>(p.hidden) > padded<T>(p.inputs) ? padded<T>(p.hidden) : padded<T>(p.inputs);
+}
 
 template <class T> struct Partial {  // one slice's share of the weight gradients
   T *hh, *ih, *bias;
@@ -60,12 +68,12 @@ template <class T> void sizes_backward(const Problem& p, int64_t bytes[5]) {
   bytes[1] = p.grad_x ? p.hidden * padded<T>(p.inputs) * sizeof(T) : 0;
   bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
   bytes[3] = p.alpha > 0 ? bytes[2] : 0;
-  bytes[4] = count_slices(p.batch) * Partial<T>::size(p) * sizeof(T);
+  bytes[4] = count_slices(p) * Partial<T>::size(p) * sizeof(T);
 }
 
 template <class T> int64_t scratch_bytes(const Problem& p) {
-  const int64_t rows = most_rows(p), wide = padded<T>(p.hidden) > padded<T>(p.inputs) ? padded<T>(p.hidden) : padded<T>(p.inputs);
-  const int64_t sweep = 2 * rows * padded<T>(p.hidden), sums = (rows < kChunk ? kChunk : rows) * (wide + kWidth<T>);
+  const int64_t sweep = 2 * most_rows(p) * padded<T>(p.hidden);
+  const int64_t sums = chunk_rows(p) * (widest<T>(p) + kWidth<T> + (p.hidden > kWide ? p.hidden : 0));
   return (sweep > sums ? sweep : sums) * sizeof(T);
 }
 
@@ -266,6 +274,7 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
   __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T) - P * sizeof(T));
 
   const int64_t steps_at_once = steps_of_chunk(R);
+  T* room = H > kWide ? scratch + chunk_rows(p) * (widest<T>(p) + kWidth<T>) : nullptr;
   for (int64_t begin = 0; begin < p.steps; begin += steps_at_once) {
     const int64_t end = begin + steps_at_once < p.steps ? begin + steps_at_once : p.steps, count = (end - begin) * R;
     const T* d = errors + begin * R * P;
@@ -283,7 +292,7 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
           return right;
         });
       }
-      multiply<T>(H, H, count, d, 1, P, scratch, partial.hh, P, true);
+      add_outer<T>(H, H, count, d, P, scratch, partial.hh, P, room);
     }
     if (p.grad_weight_ih && p.tokens) {
       for (int64_t step = begin; step < end; ++step)
@@ -298,7 +307,7 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
         pack_step<T>(R, I, scratch + (step - begin) * R * kPanel<T>, count * kPanel<T>,
                      [&](int64_t r, int64_t j) { return load_row(inputs + r * I, j, I); });
       }
-      multiply<T>(H, I, count, d, 1, P, scratch, partial.ih, padded<T>(I), true);
+      add_outer<T>(H, I, count, d, P, scratch, partial.ih, padded<T>(I), room);
     }
   }
   if (T* grad_x = static_cast<T*>(p.grad_x)) {
@@ -313,7 +322,7 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
 }
 
 template <class T> void reduce(const Problem& p, const Shared& s) {
-  const int64_t H = p.hidden, I = p.inputs, slices = count_slices(p.batch);
+  const int64_t H = p.hidden, I = p.inputs, slices = count_slices(p);
   const Partial<T> sums(p, s, 0);
   const int64_t size = Partial<T>::size(p);
   for (int64_t index = 1; index < slices; ++index)

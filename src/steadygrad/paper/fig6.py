@@ -1,0 +1,253 @@
+"""Fig. 6: the error surface of one unit, its wall, and gradient descent thrown off it.
+
+    E(w, b) = (σ(x_50) − 0.7)²,   x_t = w σ(x_{t−1}) + b,   x_0 = 0.5           (Pascanu et al. 2013, eq. 8)
+
+The wall is the line b = x_0 − w σ(x_0) for w σ'(x_0) > 1, where x_0 stands on the boundary between two basins. From
+START, plain gradient descent walks down to the wall, touches it, and is thrown across the plane in one step; with the
+gradient's norm clipped it stays at the wall's foot and follows it into the valley.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steadygrad import checks
+from steadygrad.dynamics import ErrorSurface
+from steadygrad.paper import FigureData, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "The error surface of a single unit, with its wall"
+ERROR = r"error $\mathcal{E}_{50}$"
+LINES = (("plain", style.VERMILLION, "-", "plain"), ("clipped", style.BLACK, (0, (3, 1.5)), "clipped"))
+RELIEF_UPDATES = 20
+CLAIM = (
+    "The error surface of a single recurrent unit has high-curvature walls. Solid lines are trajectories gradient "
+    "descent might follow; dashed arrows show what happens if the gradient is rescaled to a fixed size when its norm "
+    "is above a threshold (caption of Fig. 6)."
+)
+
+START = (5.0, -2.2)
+LR = 0.5
+THRESHOLD = 0.2
+STEPS = 300
+TOLERANCE = 1e-3
+RATES = (0.1, 0.2, 0.5, 1.0, 2.0)
+W_RANGE, B_RANGE = (3.7, 5.95), (-3.5, 0.2)
+STARTS_W, STARTS_B = (3.5, 7.0), (-4.0, -1.0)
+
+
+def data(
+    start: tuple[float, float] = START,
+    lr: float = LR,
+    threshold: float = THRESHOLD,
+    steps: int = STEPS,
+    grid: int = 90,
+    starts: int = 15,
+    rates: tuple[float, ...] = RATES,
+) -> FigureData:
+    """The surface on a grid, the two trajectories, and how often each kind of descent reaches the valley.
+
+    Args:
+        start: (w, b) of both trajectories.
+        lr: their learning rate.
+        threshold: the clipping threshold of the clipped one, and of the statistics.
+        steps: the number of updates of every run.
+        grid: points of the surface along w, and about as many along b.
+        starts: the statistics begin from a grid of so many by so many starts over STARTS_W × STARTS_B.
+        rates: the learning rates of the statistics.
+
+    Returns:
+        `w`, `b`, `loss` [rows, grid]: the surface, over a mesh that is fine at the wall; `wall_w`, `wall_b` [2]: the
+        ends of the wall (the first where w σ'(x_0) = 1); `plain_…` and `clipped_…`: path [n, 2], losses [n],
+        norms [n]; `clipped_steps` [n − 1]: which updates were clipped; `rates` [r] with `reached_plain`,
+        `reached_clipped`, `reached_clipped_only`, `reached_plain_only` [r]: fractions of the starts; and as scalars
+        the settings, the longest plain step (`throw_step`, `throw_length`, `throw_norm`) and how both runs end.
+
+    >>> small = data(grid=12, starts=2, rates=(0.5,))
+    >>> bool(small["plain_reached"]), bool(small["clipped_reached"])
+    (False, True)
+    """
+    checks.whole("grid", grid, low=12)
+    checks.whole("starts", starts)
+    if not rates:
+        raise ValueError("rates must hold at least one learning rate")
+    surface = ErrorSurface()
+    w, b = _mesh(surface, grid)
+    plain = surface.descend(start, lr, steps=steps, tolerance=TOLERANCE)
+    clipped = surface.descend(start, lr, threshold, steps=steps, tolerance=TOLERANCE)
+    jumps = np.linalg.norm(np.diff(plain.path, axis=0), axis=-1)
+    throw = int(jumps.argmax())
+    begins = np.stack(np.meshgrid(np.linspace(*STARTS_W, starts), np.linspace(*STARTS_B, starts)), -1).reshape(-1, 2)
+    fractions = [
+        surface.basin_statistics(begins, rate, threshold, steps=steps, tolerance=TOLERANCE).fractions()
+        for rate in rates
+    ]
+    wall_w = np.array([1.0 / float(surface.sigma.slope(surface.x0)), W_RANGE[1]])
+    return {
+        "w": w,
+        "b": b,
+        "loss": surface.loss(w, b),
+        "wall_w": wall_w,
+        "wall_b": surface.wall(wall_w),
+        "plain_path": plain.path,
+        "plain_losses": plain.losses,
+        "plain_norms": plain.norms,
+        "clipped_path": clipped.path,
+        "clipped_losses": clipped.losses,
+        "clipped_norms": clipped.norms,
+        "clipped_steps": clipped.clipped,
+        "rates": np.asarray(rates, dtype=np.float64),
+        **{f"reached_{key}": np.array([f[key] for f in fractions]) for key in fractions[0]},
+        "start_w": np.asarray(float(start[0])),
+        "start_b": np.asarray(float(start[1])),
+        "lr": np.asarray(lr),
+        "threshold": np.asarray(threshold),
+        "steps": np.asarray(steps),
+        "tolerance": np.asarray(TOLERANCE),
+        "throw_step": np.asarray(throw + 1),
+        "throw_length": np.asarray(jumps[throw]),
+        "throw_norm": np.asarray(plain.norms[throw]),
+        "plain_last_loss": np.asarray(plain.losses[-1]),
+        "clipped_last_loss": np.asarray(clipped.losses[-1]),
+        "plain_reached": np.asarray(plain.reached),
+        "clipped_reached": np.asarray(clipped.reached),
+        "clipped_updates": np.asarray(int(clipped.clipped.sum())),
+        "starts": np.asarray(len(begins)),
+    }
+
+
+def _mesh(surface: ErrorSurface, grid: int) -> tuple[Any, Any]:
+    # Over a square grid a step so steep would be a row of teeth, so the rows follow the wall. Its width is that of
+    # the state's whole swing, 1/(∂x_T/∂b), and a third of the rows lie within it.
+    w = np.linspace(*W_RANGE, grid)
+    wall = surface.wall(w)
+    half = np.minimum(0.05, 8.0 / surface.final_state(w, wall).gradient[:, 1])
+    within = wall + np.linspace(-1.0, 1.0, 2 * (grid // 6))[:, None] * half
+    share = np.linspace(0.0, 1.0, grid // 3 + 1)[1:, None] ** 2
+    below = B_RANGE[0] + (1.0 - share[::-1]) * (within[0] - B_RANGE[0])
+    above = within[-1] + share * (B_RANGE[1] - within[-1])
+    b = np.concatenate([below, within, above])
+    return np.broadcast_to(w, b.shape).copy(), b
+
+
+def draw(data: FigureData) -> Figure:
+    """The surface as a relief and as a map, the error along both trajectories, and the statistics of many starts."""
+    array = {key: np.asarray(value) for key, value in data.items()}
+    with style.look():
+        figure = style.blank(7.4, 6.6)
+        grid = figure.add_gridspec(2, 2, height_ratios=(1.4, 1.0))
+        _relief(figure.add_subplot(grid[0, 0], projection="3d", computed_zorder=False), array)
+        _map(figure, figure.add_subplot(grid[0, 1]), array)
+        _losses(figure.add_subplot(grid[1, 0]), array)
+        _statistics(figure.add_subplot(grid[1, 1]), array)
+    return figure
+
+
+def _shades() -> tuple[Any, Any]:
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap, LogNorm
+
+    # Only the lighter three quarters, so that black and vermillion lines stand out everywhere.
+    return ListedColormap(colormaps["YlGnBu"](np.linspace(0.02, 0.72, 256))), LogNorm(1e-4, 0.45)
+
+
+def _relief(axes: Any, array: dict[str, Any]) -> None:
+    from matplotlib.colors import LightSource
+
+    shades, scale = _shades()
+    loss = array["loss"]
+    surface = axes.plot_surface(
+        array["w"],
+        array["b"],
+        loss,
+        facecolors=shades(scale(np.maximum(loss, scale.vmin))),
+        lightsource=LightSource(azdeg=60, altdeg=62),
+        rcount=loss.shape[0],
+        ccount=loss.shape[1],
+        linewidth=0,
+        antialiased=False,
+        zorder=1,
+    )
+    surface.set_rasterized(True)
+    axes.set_box_aspect((1.0, 1.0, 0.62), zoom=1.06)
+    # Lifted by a hair, so that the lines lie on the surface and not in it.
+    lift, until = 0.012, RELIEF_UPDATES + 1
+    for name, color, line, _ in LINES:
+        path, along = array[f"{name}_path"][:until], array[f"{name}_losses"][:until]
+        axes.plot(*path.T, along + lift, color=color, linestyle=line, linewidth=1.1, zorder=5)
+    path, along = array["plain_path"], array["plain_losses"] + lift
+    for at, marker, color in ((0, "o", style.BLACK), (int(array["throw_step"]), "v", style.VERMILLION)):
+        axes.scatter(*path[at], along[at], s=28, marker=marker, color=color, zorder=6)
+    axes.set_title(f"(a) the surface, first {RELIEF_UPDATES} updates", loc="left")
+    axes.set_xlabel("weight $w$", labelpad=8)
+    axes.set_ylabel("bias $b$", labelpad=8)
+    axes.text2D(-0.13, 0.46, ERROR, rotation=90, va="center", ha="center", transform=axes.transAxes)
+    axes.tick_params(pad=0)
+    axes.view_init(elev=36, azim=52)
+
+
+def _map(figure: Figure, axes: Axes, array: dict[str, Any]) -> None:
+    shades, scale = _shades()
+    mesh = axes.pcolormesh(
+        array["w"], array["b"], array["loss"], norm=scale, cmap=shades, shading="gouraud", rasterized=True
+    )
+    figure.colorbar(mesh, ax=axes, label=ERROR, pad=0.02, extend="min")
+    for name, color, line, _ in LINES:
+        axes.plot(*array[f"{name}_path"].T, color=color, linestyle=line, linewidth=1.1)
+    _labels(axes, array)
+    axes.set_title("(b) the same from above", loc="left")
+    axes.set_xlabel("weight $w$")
+    axes.set_ylabel("bias $b$")
+
+
+def _labels(axes: Axes, array: dict[str, Any]) -> None:
+    path, throw = array["plain_path"], int(array["throw_step"])
+    axes.plot(*path[0], marker="o", markersize=5, color=style.BLACK)
+    axes.annotate("start", path[0], xytext=(6, 2), textcoords="offset points")
+    style.arrow(axes, tuple(path[throw - 1]), tuple(path[throw]), style.VERMILLION, width=1.8, head=12)
+    w, b = 0.5 * (path[throw - 1] + path[throw])
+    axes.text(w - 0.08, b, "longest plain step" if array["plain_reached"] else "thrown off the wall", ha="right")
+    axes.annotate(
+        "clipped: along its\nfoot" + (" into the valley" if array["clipped_reached"] else ""),
+        array["clipped_path"][len(array["clipped_path"]) // 4],
+        xytext=(-22, -54),
+        textcoords="offset points",
+        color="white",
+        arrowprops={"arrowstyle": "-", "color": "white", "linewidth": 0.8, "shrinkB": 4},
+    )
+    (w0, w1), (b0, b1) = array["wall_w"], array["wall_b"]
+    turned = {"rotation_mode": "anchor", "transform_rotates_text": True, "color": "white", "ha": "center", "va": "top"}
+    w, b = w0 + 0.77 * (w1 - w0), b0 + 0.77 * (b1 - b0)
+    axes.text(w, b - 0.06, "wall", rotation=np.degrees(np.arctan2(b1 - b0, w1 - w0)), **turned)
+
+
+def _losses(axes: Axes, array: dict[str, Any]) -> None:
+    axes.semilogy(array["plain_losses"], color=style.VERMILLION, linewidth=1.3, label="plain")
+    axes.semilogy(
+        array["clipped_losses"], color=style.BLACK, linestyle="none", marker=".", markersize=2.6, label="clipped"
+    )
+    axes.axhline(float(array["tolerance"]), color=style.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
+    axes.set_title("(c) the error along both", loc="left")
+    axes.set_xlabel("update")
+    axes.set_ylabel(ERROR)
+    axes.legend(loc="lower right", markerscale=3)
+
+
+def _statistics(axes: Axes, array: dict[str, Any]) -> None:
+    rates = array["rates"]
+    for name, color, line, label in LINES:
+        reached = 100.0 * array[f"reached_{name}"]
+        axes.plot(rates, reached, color=color, linestyle=line, marker="s" if name == "clipped" else "o", label=label)
+    axes.set_xscale("log")
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.set_xticks([], minor=True)
+    axes.set_ylim(0, 105)
+    axes.set_title(f"(d) from {int(array['starts'])} starts, {int(array['steps'])} updates each", loc="left")
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("reach the valley (%)")
+    axes.legend(loc="lower right")

@@ -1,0 +1,83 @@
+"""From a figure's name to its files: the numbers, the scalars with what the paper says, and two pictures.
+
+NAME.npz    every array of the figure's data
+NAME.json   its scalars, the shapes of its arrays, title and claim, and the command that made it
+NAME.png    200 dpi
+NAME.svg    the same, scalable
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steadygrad.paper import FigureData, figure_named, style
+from steadygrad.sweep.provenance import commit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+READABLE = 16
+"""Lists of up to so many entries stand in the JSON file as well."""
+
+
+def reproduce(name: str, directory: Path) -> list[Path]:
+    """Computes a figure of the paper, draws it, and writes both.
+
+    Args:
+        name: "fig2" … "fig6".
+        directory: where the files go; made if it is missing.
+
+    Returns:
+        The paths written: npz, json, png, svg.
+    """
+    module = figure_named(name)
+    # Before the computing, so that a missing extra costs no time.
+    style.require()
+    data = module.data()
+    about = {
+        "title": module.TITLE,
+        "claim": module.CLAIM,
+        "command": f"steadygrad reproduce {name}",
+        "commit": commit(),
+    }
+    return save(name, data, module.draw(data), directory, about=about)
+
+
+def save(
+    name: str, data: FigureData, figure: Figure, directory: Path, *, about: Mapping[str, str | None] | None = None
+) -> list[Path]:
+    """Writes a figure's numbers and pictures.
+
+    Args:
+        name: the files' common name.
+        data: arrays by name; those of no dimension go to the JSON file as scalars, the others to the npz file (short
+            lists to both).
+        figure: the picture.
+        directory: where the files go; made if it is missing.
+        about: what else the JSON file should say, such as title and claim.
+
+    Returns:
+        The paths written: npz, json, png, svg.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    arrays = {key: value for key, value in data.items() if np.ndim(value) > 0}
+    record: dict[str, Any] = {
+        "figure": name,
+        **(about or {}),
+        "scalars": {key: np.asarray(value).item() for key, value in data.items() if np.ndim(value) == 0},
+        "lists": {key: value.tolist() for key, value in arrays.items() if value.ndim == 1 and value.size <= READABLE},
+        "shapes": {key: list(value.shape) for key, value in arrays.items()},
+    }
+    npz, text, png, svg = (directory / f"{name}.{suffix}" for suffix in ("npz", "json", "png", "svg"))
+    np.savez_compressed(npz, allow_pickle=False, **arrays)
+    text.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    with style.look():
+        figure.savefig(png, dpi=200)
+        figure.savefig(svg, metadata={"Date": None})
+    return [npz, text, png, svg]

@@ -1,0 +1,116 @@
+"""The common look of the paper's figures: Okabe–Ito colours, nothing below 8 points, no global plotting state.
+
+matplotlib is an extra. It is imported only when something is drawn, so that every figure's data can be computed
+without it; `require()` says in one sentence what to install.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe & Ito's eight colours: distinct to readers with any form of colour blindness.
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#F0E442",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
+GREY = "#8A8A8A"
+
+Line = str | tuple[float, tuple[float, ...]]
+"""A line style: matplotlib's name for it, or (offset, dash lengths)."""
+
+LOOK: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "mathtext.fontset": "dejavusans",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "lines.linewidth": 1.5,
+    "savefig.dpi": 200,
+    # Fixed, so that the same data gives the same file, byte for byte.
+    "svg.hashsalt": "steadygrad",
+}
+
+
+def require() -> None:
+    """Raises ImportError, with what to install, where matplotlib is missing."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("drawing a figure needs matplotlib: pip install 'steadygrad[train]'")
+
+
+@contextmanager
+def look() -> Generator[None]:
+    """The common look, for the drawing done inside; matplotlib's own settings are restored after it."""
+    require()
+    import matplotlib
+
+    with matplotlib.rc_context(LOOK):
+        yield
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of that size in inches, on the Agg canvas: no window, no pyplot."""
+    require()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def signed(value: float, digits: int) -> str:
+    """`value` with so many digits and a true minus sign.
+
+    >>> signed(-2.6556, 3)
+    '−2.656'
+    """
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def arrow(
+    axes: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    color: str,
+    *,
+    style: str = "-|>",
+    line: Line = "-",
+    width: float = 1.2,
+    head: float = 9.0,
+    bend: float = 0.0,
+    gap: float = 0.0,
+    order: float = 3.0,
+) -> None:
+    """An arrow between two points in data coordinates; `gap` points are left free at both ends."""
+    properties: dict[str, Any] = {
+        "arrowstyle": style,
+        "color": color,
+        "linestyle": line,
+        "linewidth": width,
+        "mutation_scale": head,
+        "shrinkA": gap,
+        "shrinkB": gap,
+        "connectionstyle": f"arc3,rad={bend}",
+    }
+    axes.annotate("", xy=end, xytext=start, arrowprops=properties, zorder=order, annotation_clip=False)

@@ -1,0 +1,118 @@
+"""The pathological tasks: how many seeds solve each, how soon, and how far beyond the lengths they were trained on.
+
+One row for each (task, length, preset, algorithm). `updates` and `minutes` are medians over the seeds that solved it;
+`errors` at 250, 300, 400 steps are those of the same seeds' best weights, and of no other: an unsolved network's error
+says nothing about generalisation.
+
+Reference: Pascanu, Mikolov & Bengio 2013, section 4.1 and supplement, "The pathological synthetic tasks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from steadygrad.sweep.success import SuccessRate
+from steadygrad.tasks import names
+
+CLAIMS = {
+    "temporal-order": "100 % with one model for 50–200; generalises up to 400 steps",
+    "temporal-order-3bit": "100 % with one model for 50–200; generalises to new lengths",
+    "addition": "100 % with one model for 50–200; under 1 % up to 400 steps",
+    "multiplication": "as addition: “very similar results”",
+    "random-permutation": "1 of 8 trials, one model for 50–200",
+    "memorization-5bit": "100 %, a model for each of 50, 100, 150, 200",
+    "memorization-20bit": "100 %, a model for each of 50, 100, 150, 200",
+}
+"""What the paper says of each task with SGD-CR."""
+
+WITHOUT = {
+    "sgd-cr": "",
+    "sgd-c": " without Ω",
+    "sgd-r": " without clipping",
+    "sgd": " without Ω and clipping",
+}
+"""What an algorithm lacks of SGD-CR, in the order of the table."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a task at some length, under a preset, by an algorithm.
+
+    Attributes:
+        task, length, preset, algorithm: what was run; length is (low, high).
+        success: how many of the seeds solved it.
+        updates, minutes: medians until the first success; None where no seed succeeded.
+        errors: by length, the errors of the seeds that succeeded.
+        failed: how many cells came to no result.
+        limit: the updates after which the others gave up.
+    """
+
+    task: str
+    length: tuple[int, int]
+    preset: str
+    algorithm: str
+    success: SuccessRate
+    updates: float | None
+    minutes: float | None
+    errors: Mapping[int, list[float]] = field(default_factory=dict)
+    failed: int = 0
+    limit: int = 0
+
+    @property
+    def label(self) -> str:
+        """The preset, and what is left out of it.
+
+        >>> Row("addition", (50, 200), "steady", "sgd-c", SuccessRate(0, 5), None, None).label
+        'steady without Ω'
+        """
+        return self.preset + WITHOUT[self.algorithm]
+
+
+def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """The rows of the table, in the paper's order of tasks.
+
+    Args:
+        records: of `steadygrad.sweep.collect`.
+
+    >>> result = {"solved": True, "updates": 9000, "seconds": 90.0}
+    >>> one = {"task": "addition", "length": [50, 200], "preset": "steady", "algorithm": "sgd-cr", "result": result,
+    ...        "generalisation": {"400": 0.004}}
+    >>> row = rows([one])[0]
+    >>> str(row.success), row.minutes, row.errors
+    ('1/1', 1.5, {400: [0.004]})
+    """
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for record in records:
+        key = record["task"], tuple(record["length"]), record["preset"], record["algorithm"]
+        groups.setdefault(key, []).append(record)
+    return [_row(*key, groups[key]) for key in sorted(groups, key=_order)]
+
+
+def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    task, length, preset, algorithm = key
+    return names().index(task), length, preset, list(WITHOUT).index(algorithm)
+
+
+def _row(task: str, length: tuple[int, int], preset: str, algorithm: str, records: list[Mapping[str, Any]]) -> Row:
+    ended = [record for record in records if record["result"] is not None]
+    solved = [record for record in ended if record["result"]["solved"]]
+    errors: dict[int, list[float]] = {}
+    for record in solved:
+        for tested, error in record.get("generalisation", {}).items():
+            errors.setdefault(int(tested), []).append(error)
+    gave_up = [record["result"]["updates"] for record in ended if not record["result"]["solved"]]
+    return Row(
+        task,
+        length,
+        preset,
+        algorithm,
+        SuccessRate(len(solved), len(ended)),
+        median(record["result"]["updates"] for record in solved) if solved else None,
+        median(record["result"]["seconds"] / 60 for record in solved) if solved else None,
+        dict(sorted(errors.items())),
+        len(records) - len(ended),
+        max(gave_up, default=0),
+    )
