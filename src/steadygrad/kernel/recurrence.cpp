@@ -250,13 +250,13 @@ void omega_factors(const Problem& p, double* factors) {
   }
 }
 
-// The right-hand factor of one step's outer products, in the panels that `multiply` reads as its B; `stride` entries lie
-// between a panel's beginning and the next one's. Row r is fetched by row(r, j), a vector at a time.
-template <class T, class Row> void pack_step(int64_t rows, int64_t n, T* panels, int64_t stride, Row row) {
-  for (int64_t first = 0; first < n; first += kPanel<T>, panels += stride) {
+// The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
+// B. The step's row r is fetched by row(r, j), a vector at a time.
+template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {
+  for (int64_t first = 0; first < n; first += kPanel<T>, panels += all * kPanel<T>) {
     const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + r * width + j, row(r, first + j));
+      for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + (at + r) * width + j, row(r, first + j));
   }
 }
 
@@ -280,11 +280,10 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
     const T* d = errors + begin * R * P;
     if (p.grad_weight_hh) {
       for (int64_t step = begin; step < end; ++step) {
-        T* panels = scratch + (step - begin) * R * kPanel<T>;
         const T* state = step > 0 ? output + (time_of(p, step - 1) * B + slice.first) * H : h0 ? h0 + slice.first * H : nullptr;
         const T* u = directions && step > 0 ? directions + step * R * P : nullptr;
         const double* f = factors + time_of(p, step) * B + slice.first;
-        pack_step<T>(R, H, panels, count * kPanel<T>, [&](int64_t r, int64_t j) {
+        pack_step<T>((step - begin) * R, R, count, H, scratch, [&](int64_t r, int64_t j) {
           Vector<T> right = state ? load_row(state + r * H, j, H) : Vector<T>{};
           if (u && f[r] < 1e30 && f[r] > -1e30) right += T(f[r]) * load(u + r * P + j);
           else if (u)  // the factor alone may leave float32 where u is tiny; their product does not
@@ -304,7 +303,7 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
     } else if (p.grad_weight_ih) {
       for (int64_t step = begin; step < end; ++step) {
         const T* inputs = x + (time_of(p, step) * B + slice.first) * I;
-        pack_step<T>(R, I, scratch + (step - begin) * R * kPanel<T>, count * kPanel<T>,
+        pack_step<T>((step - begin) * R, R, count, I, scratch,
                      [&](int64_t r, int64_t j) { return load_row(inputs + r * I, j, I); });
       }
       add_outer<T>(H, I, count, d, P, scratch, partial.ih, padded<T>(I), room);
