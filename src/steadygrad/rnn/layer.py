@@ -36,7 +36,8 @@ class RNN(torch.nn.Module):
         omega: 'paper' for the formula as printed, 'program' for what the authors' program computes (regularizer.py).
         leak: λ of leaky units, in [0, 1); 0 are plain units.
         clip_error: Mikolov's rule: each entry of the error is clipped to [−c, c] at every step on the way back.
-        backend: 'auto', 'reference', 'torch' or 'native' (recurrence.py).
+        backend: 'auto', 'reference', 'torch' or 'native' (recurrence.py). 'native' is for float32 and float64 on the CPU;
+            on other devices and with other dtypes it computes in torch operations too. Autocast leaves the layer alone.
         device, dtype: as in torch.nn.RNN.
 
     Shapes:
@@ -149,6 +150,10 @@ class RNN(torch.nn.Module):
         self, input: Tensor | PackedSequence, hx: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Output of every step and the last states, shaped as torch.nn.RNN shapes them."""
+        device = self.weight_hh_l0.device.type
+        if torch.is_autocast_enabled(device):  # many small roundings add up over time: the layer keeps its own dtype
+            with torch.autocast(device, enabled=False):
+                return self.forward(self._own_dtype(input), None if hx is None else self._own_dtype(hx))
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         tokens = not input.is_floating_point()
@@ -234,6 +239,10 @@ class RNN(torch.nn.Module):
     def _names(self, cell: str) -> Iterator[str]:
         for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if self.bias else ("weight_ih", "weight_hh"):
             yield f"{part}_{cell}"
+
+    def _own_dtype(self, given: Any) -> Any:
+        floating = (given.data if isinstance(given, PackedSequence) else given).is_floating_point()
+        return given.to(self.weight_hh_l0.dtype) if floating else given
 
     def _check_input(self, input: Tensor, tokens: bool, packed: bool = False) -> None:
         weight = self.weight_hh_l0

@@ -8,6 +8,7 @@ auto        native where it is built and quicker, else torch
 
 from __future__ import annotations
 
+import functools
 from typing import Any, cast
 
 import torch
@@ -98,8 +99,15 @@ class _Recurrence(torch.autograd.Function):
         saved = Saved(*ctx.saved_tensors)
         needs = ctx.needs_input_grad
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5])
-        with torch.no_grad():
-            found = ctx.engine.backward(saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None)
+        go_back = functools.partial(
+            ctx.engine.backward, saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None
+        )
+        device = saved.output.device.type
+        if torch.is_grad_enabled() or torch.is_autocast_enabled(device):  # whatever backward() was called under
+            with torch.no_grad(), torch.autocast(device, enabled=False):
+                found = go_back()
+        else:
+            found = go_back()
         if ctx.recorder is not None:
             ctx.recorder.record(found.measured, ctx.options, saved.lengths)
         gradients = (
