@@ -1,0 +1,191 @@
+"""What the recurrent weights alone say about gradients: ρ, σ_max and the threshold 1/γ.
+
+    ‖∂x_{k+1}/∂x_k‖ ≤ ‖W_rec‖ ‖diag(σ'(x_k))‖ ≤ γ σ_max(W_rec)                    (Pascanu et al. 2013, eq. 6)
+    leaky units:  ‖∂h_{k+1}/∂h_k‖ ≤ leak + (1 − leak) γ σ_max(W_rec)
+
+Three theorems follow, and one does not:
+
+1. σ_max < 1/γ is sufficient for long-term components to vanish (eq. 6 and 7). The bound of leaky units is below 1
+   exactly when this holds.
+2. σ_max > 1/γ is therefore necessary for them to explode.
+3. Linear units (σ the identity): the Jacobian is the same at every step, so its spectral radius decides. ρ < 1 is
+   sufficient for vanishing, ρ > 1 necessary for exponential growth (section 2.1 and the supplement).
+4. The paper states 1 and 2 with the largest *eigenvalue* of W_rec. Its proof bounds the norm ‖W_rec^T‖, the largest
+   *singular* value. For normal W_rec (symmetric, orthogonal) both are the same; for any other, ρ < 1/γ does not
+   suffice in the non-linear case. `counterexample` is a network with ρ = 0 whose gradients explode.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..checks import number, whole
+from ..eigen import spectral_radius
+from .sigma import largest_slope
+from .trajectory import square_weight
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What `conditions` found.
+
+    Attributes:
+        rho: ρ(W_rec), the largest absolute eigenvalue.
+        sigma_max: σ_max(W_rec), the largest singular value.
+        gamma: γ, the largest slope of the nonlinearity.
+        threshold: 1/γ.
+        jacobian_rho: ρ of leak·I + (1 − leak) γ W_rec, the Jacobian when every slope is largest; of linear units,
+            the Jacobian itself.
+        jacobian_bound: leak + (1 − leak) γ σ_max, which no Jacobian's norm exceeds.
+        vanishing_guaranteed: σ_max < 1/γ (linear units: jacobian_rho < 1), whatever the inputs.
+        explosion_possible: σ_max > 1/γ (linear units: jacobian_rho > 1). Necessary, not sufficient.
+        nonlinearity: as given.
+        leak: as given.
+
+    A value that equals its threshold to within rounding counts as equal: then neither boolean is true.
+    """
+
+    rho: float
+    sigma_max: float
+    gamma: float
+    threshold: float
+    jacobian_rho: float
+    jacobian_bound: float
+    vanishing_guaranteed: bool
+    explosion_possible: bool
+    nonlinearity: str
+    leak: float
+
+    @property
+    def verdict(self) -> str:
+        """The conclusion in words, with the theorem it rests on."""
+        return _linear_verdict(self) if self.nonlinearity == "identity" else _nonlinear_verdict(self)
+
+
+def conditions(weight_hh: Tensor, nonlinearity: str, leak: float = 0.0) -> Conditions:
+    """Which of the paper's conditions for vanishing and exploding gradients a recurrent weight matrix meets.
+
+    ρ and σ_max stand side by side because they support different theorems: see the top of this file.
+
+    Args:
+        weight_hh: W_rec [H, H].
+        nonlinearity: "tanh", "relu", "sigmoid" or "identity".
+        leak: of leaky units h_{k+1} = leak·h_k + (1 − leak)·σ(a_{k+1}); 0 for plain ones.
+
+    Returns:
+        A `Conditions`.
+
+    Example:
+        >>> found = conditions(torch.tensor([[0.5, 2.0], [0.0, 0.5]]), "tanh")
+        >>> round(found.rho, 3), round(found.sigma_max, 3), found.vanishing_guaranteed
+        (0.5, 2.118, False)
+        >>> conditions(torch.eye(3) * 3.9, "sigmoid").vanishing_guaranteed
+        True
+
+    Reference: Pascanu, Mikolov & Bengio 2013, section 2.1, eq. 6 and 7, and the supplement.
+    """
+    W = square_weight(weight_hh)
+    gamma = largest_slope(nonlinearity)
+    leak = number("leak", leak, low=0.0, high=1.0, open_high=True)
+    rho = spectral_radius(W)
+    sigma_max = torch.linalg.matrix_norm(W, 2).item()
+    jacobian_rho = spectral_radius(leak * torch.eye(W.shape[0], dtype=W.dtype) + (1 - leak) * gamma * W)
+    decisive = jacobian_rho if nonlinearity == "identity" else gamma * sigma_max
+    # Singular values and well-conditioned eigenvalues carry an error of about H·eps: an orthogonal matrix must not
+    # seem to explode because its σ_max came out as 1 + 2e-16.
+    slack = 8 * W.shape[0] * sys.float_info.epsilon
+    return Conditions(
+        rho=rho,
+        sigma_max=sigma_max,
+        gamma=gamma,
+        threshold=1 / gamma,
+        jacobian_rho=jacobian_rho,
+        jacobian_bound=leak + (1 - leak) * gamma * sigma_max,
+        vanishing_guaranteed=decisive < 1 - slack,
+        explosion_possible=decisive > 1 + slack,
+        nonlinearity=nonlinearity,
+        leak=leak,
+    )
+
+
+def counterexample(steps: int = 200) -> tuple[nn.RNN, Tensor]:
+    """A tanh network with ρ(W_rec) = 0 whose gradients explode: the eigenvalue is not enough.
+
+        W_rec = 3 · [[1, 1], [−1, −1]],   W_in u = (−1.5, 3) at every step,   W_rec² = 0
+
+    Its only eigenvalue is 0, so by the paper's wording (λ_1 < 1/γ = 1) every long-term component should vanish. But
+    σ_max = 6, and the slopes do not commute with W_rec: with the second unit saturated, diag(σ') ≈ diag(1, 0), and
+    W_rec diag(1, 0) = [[3, 0], [−3, 0]] multiplies its own image by 3 at every step. The constant input leads the
+    state through such places again and again: the network is chaotic, and ‖∂x_t/∂x_k‖ grows by about e^0.5 per step
+    along almost every trajectory. Nothing is balanced on an edge: small changes of weights, input and start leave
+    this as it is.
+
+    Args:
+        steps: length T of the input.
+
+    Returns:
+        The network, a torch.nn.RNN(1, 2) in float64, and its input of ones [T, 1, 1].
+
+    Example:
+        >>> rnn, inputs = counterexample(steps=50)
+        >>> found = conditions(rnn.weight_hh_l0, "tanh")
+        >>> found.rho < 1e-6, found.vanishing_guaranteed
+        (True, False)
+
+    Reference: Pascanu et al. 2013, section 2.1, eq. 6; two-unit chaos of this kind: Wang 1991, "Period-doublings to
+    chaos in a simple neural network".
+    """
+    whole("steps", steps)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        rnn = nn.RNN(1, 2, nonlinearity="tanh", bias=False, dtype=torch.float64)
+        rnn.get_parameter("weight_hh_l0").copy_(torch.tensor([[3.0, 3.0], [-3.0, -3.0]]))
+        rnn.get_parameter("weight_ih_l0").copy_(torch.tensor([[-1.5], [3.0]]))
+    return rnn, torch.ones(steps, 1, 1, dtype=torch.float64)
+
+
+def _linear_verdict(found: Conditions) -> str:
+    rho = f"the units are linear and the Jacobian's spectral radius is {found.jacobian_rho:.4g}"
+    if found.vanishing_guaranteed:
+        transient = f" They may grow at first, since its norm is up to {found.jacobian_bound:.4g}."
+        return (
+            f"Vanishing is guaranteed: {rho} < 1, which is sufficient for long-term components to vanish "
+            "(Pascanu et al. 2013, section 2.1 and supplement)." + transient * (found.jacobian_bound > 1)
+        )
+    if found.explosion_possible:
+        return (
+            f"Explosion is possible: {rho} > 1, which is necessary for exponential growth, and sufficient for every "
+            "error with a component along a dominating eigenvector (Pascanu et al. 2013, supplement; linear_growth)."
+        )
+    return (
+        f"Neither is guaranteed: {rho}, equal to 1 within rounding, so components neither vanish nor grow "
+        "exponentially; they may grow polynomially if an eigenvalue of modulus 1 is defective (Pascanu et al. 2013, "
+        "supplement)."
+    )
+
+
+def _nonlinear_verdict(found: Conditions) -> str:
+    limit = f"1/γ = {found.threshold:.4g}"
+    if found.vanishing_guaranteed:
+        return (
+            f"Vanishing is guaranteed: σ_max = {found.sigma_max:.4g} < {limit}, so every Jacobian's norm is at most "
+            f"{found.jacobian_bound:.4g} < 1 (Pascanu et al. 2013, eq. 6 and 7)."
+        )
+    if not found.explosion_possible:
+        return (
+            f"Neither is guaranteed: σ_max equals {limit} within rounding, so no Jacobian's norm exceeds 1 and "
+            "gradients can't explode; whether they vanish depends on the slopes (Pascanu et al. 2013, eq. 6)."
+        )
+    opening = (
+        f"Explosion is possible: σ_max = {found.sigma_max:.4g} > {limit}, the necessary condition (Pascanu et al. "
+        "2013, eq. 6 inverted); it is not sufficient, since slopes below γ can still make gradients vanish."
+    )
+    if found.rho < found.threshold:
+        return opening + (
+            f" ρ = {found.rho:.4g} < {limit} does not guarantee vanishing: the paper's text says eigenvalue, but its "
+            "proof bounds the norm, the largest singular value, larger for a non-normal W_rec (see counterexample)."
+        )
+    return opening + f" ρ = {found.rho:.4g} is not below {limit} either."

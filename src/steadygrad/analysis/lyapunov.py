@@ -1,0 +1,150 @@
+"""Lyapunov exponents: the mean logarithmic growth per step of each direction, along a trajectory.
+
+    J_k Q_{k-1} = Q_k R_k        Q [n, n] orthonormal, R upper triangular
+    exponent_i  = (1/K) Σ_k log |(R_k)_ii|                natural logarithm, per step, largest first
+
+The exponents are the limits of (1/l) log of the singular values of ∂x_t/∂x_{t-l}: a largest exponent above 0 is the
+asymptotic form of exploding gradients, one below 0 that of vanishing ones. At a finite number of steps they are
+estimates, unlike the exact values of `jacobian_norms`. Both states, x and h, have the same exponents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..checks import whole
+from .trajectory import Layer, run
+
+
+@dataclass(frozen=True)
+class LyapunovSpectrum:
+    """What `lyapunov_spectrum` found, per step and in natural logarithms.
+
+    Attributes:
+        exponents: [H], the mean over the sequences of the batch, largest first; −inf for directions that are lost
+            for good (dead relu units, a singular W_rec).
+        per_sequence: [B, H]; how far the rows agree shows how far they have converged.
+        steps: how many steps were counted, after the burn-in.
+    """
+
+    exponents: Tensor
+    per_sequence: Tensor
+    steps: int
+
+
+@torch.no_grad()
+def lyapunov_spectrum(
+    rnn: nn.Module, inputs: Tensor, h0: Tensor | None = None, *, burn_in: int = 0, layer: int | None = None
+) -> LyapunovSpectrum:
+    """All Lyapunov exponents of one recurrent layer along the trajectory that the inputs drive it through.
+
+    Args:
+        rnn: a torch.nn.RNN or steadygrad.RNN of any number of layers, in one direction.
+        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T]; zeros for the network left to itself.
+        h0: [num_layers, B, H] or [num_layers, H]; None: zeros.
+        burn_in: steps at the start that turn the directions but are not counted; below T.
+        layer: whose recurrence; None: the last. The layers below supply its input.
+
+    Returns:
+        A `LyapunovSpectrum`.
+
+    Example:
+        >>> rnn = nn.RNN(1, 2, dtype=torch.float64)
+        >>> _ = rnn.weight_hh_l0.data.copy_(torch.tensor([[0.5, 1.0], [0.0, 0.25]]))
+        >>> _ = rnn.bias_ih_l0.data.zero_(), rnn.bias_hh_l0.data.zero_()
+        >>> found = lyapunov_spectrum(rnn, torch.zeros(300, 1, 1), burn_in=100)  # stays at 0, where σ' = 1
+        >>> [round(math.exp(exponent), 6) for exponent in found.exponents.tolist()]
+        [0.5, 0.25]
+
+    Reference: Benettin et al. 1980, "Lyapunov characteristic exponents for smooth dynamical systems"; for recurrent
+    networks, Vogt et al. 2022, "On Lyapunov exponents for RNNs".
+    """
+    trajectory = run(rnn, inputs, h0, layer)
+    if whole("burn_in", burn_in, low=0) >= trajectory.steps:
+        raise ValueError(f"burn_in must be below the number of steps {trajectory.steps}, not {burn_in}")
+    slopes = trajectory.slopes()
+    sums = _log_growth(map(trajectory.layer.jacobian, slopes), burn_in)
+    rank = _rank(trajectory.layer, slopes)
+    place = torch.arange(sums.shape[-1])
+    sums[place >= rank.unsqueeze(1)] = -math.inf
+    per_sequence = (sums / (trajectory.steps - burn_in)).sort(-1, descending=True).values
+    return LyapunovSpectrum(per_sequence.mean(0), per_sequence, trajectory.steps - burn_in)
+
+
+@torch.no_grad()
+def lyapunov_from_jacobians(
+    jacobian: Callable[[Tensor], Tensor],
+    x0: Tensor,
+    step: Callable[[Tensor], Tensor],
+    steps: int,
+    *,
+    burn_in: int = 0,
+) -> Tensor:
+    """All Lyapunov exponents of any map x ↦ step(x), given its Jacobian.
+
+    Args:
+        jacobian: x [..., n] → ∂step/∂x at x, [..., n, n].
+        x0: the start [n], or many starts [..., n] that run side by side.
+        step: x [..., n] → the next x [..., n].
+        steps: how many steps are counted.
+        burn_in: steps before them that are not counted.
+
+    Returns:
+        The exponents [..., n] of each start, largest first, per step and in natural logarithms.
+
+    Example: the logistic map x ↦ 4x(1 − x), whose exponent is log 2.
+        >>> x0 = torch.tensor([0.3], dtype=torch.float64)
+        >>> found = lyapunov_from_jacobians(lambda x: (4 - 8 * x)[:, None], x0, lambda x: 4 * x * (1 - x), steps=3000)
+        >>> abs(found.item() - math.log(2)) < 0.01
+        True
+
+    Reference: Benettin et al. 1980.
+    """
+    whole("steps", steps)
+    whole("burn_in", burn_in, low=0)
+    if not isinstance(x0, Tensor) or x0.dim() == 0 or not x0.isfinite().all():
+        raise ValueError(f"x0 must be a finite vector [n] or vectors [..., n], not {x0!r}")
+    x0 = x0.detach().double()
+    n = x0.shape[-1]
+
+    def jacobians() -> Iterable[Tensor]:
+        x = x0
+        for k in range(burn_in + steps):
+            J = jacobian(x)
+            if J.shape != (*x0.shape, n):
+                raise ValueError(f"jacobian must return {[*x0.shape, n]}, not {list(J.shape)}")
+            yield J.double()
+            x = step(x)
+            if x.shape != x0.shape or not x.isfinite().all():
+                raise ValueError(f"step must return finite {list(x0.shape)}, but at step {k + 1} it returns {x!r}")
+
+    return (_log_growth(jacobians(), burn_in) / steps).sort(-1, descending=True).values
+
+
+def _log_growth(jacobians: Iterable[Tensor], burn_in: int) -> Tensor:
+    """Σ_k log |(R_k)_ii| over the steps after the burn-in, [..., n], for Jacobians [..., n, n]."""
+    Q, sums = None, None
+    for k, J in enumerate(jacobians):
+        if Q is None:
+            # In general position: from the axes, a triangular W_rec may never bring its fastest direction first.
+            Q, _ = torch.linalg.qr(torch.randn(J.shape[-2:], generator=torch.Generator().manual_seed(0), dtype=J.dtype))
+        Q, R = torch.linalg.qr(J @ Q)
+        if k >= burn_in:
+            growth = R.diagonal(dim1=-2, dim2=-1).abs().log()
+            sums = growth if sums is None else sums + growth
+    assert sums is not None
+    return sums
+
+
+def _rank(layer: Layer, slopes: Tensor) -> Tensor:
+    """An upper bound on the rank of the product of all Jacobians, [B]; rounding would hide a loss of rank."""
+    size = layer.weight_hh.shape[0]
+    if layer.leak:
+        return torch.full((slopes.shape[1],), size)
+    alive = slopes.ne(0).sum(-1).amin(0)
+    return alive.clamp(max=int(torch.linalg.matrix_rank(layer.weight_hh)))
