@@ -1,0 +1,85 @@
+"""The command line: `steadygrad COMMAND …`.
+
+Each subcommand is a module of `steadygrad.commands`. What a user can get wrong is told in one sentence on stderr, with
+exit code 2; set STEADYGRAD_TRACEBACK=1 to see where it was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from . import __version__
+from .checks import one_of
+
+COMMANDS = ("train", "resume", "evaluate", "sweep", "reproduce", "report", "flow", "doctor")
+"""The modules of steadygrad.commands, in the order of the help."""
+
+MISUSED = 2
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that says what is wrong in one sentence, without the whole usage, and takes no short forms."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"{self.prog}: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all subcommands."""
+    top = Parser(
+        prog="steadygrad",
+        description="Recurrent networks whose gradients neither explode nor vanish: train them, test them, look into them.",
+        epilog="steadygrad COMMAND --help tells more about each.",
+    )
+    top.add_argument("--version", action="version", version=f"steadygrad {__version__}")
+    subparsers = top.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"steadygrad.commands.{name}").add(subparsers)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line.
+
+    Args:
+        arguments: the words after `steadygrad`; those of this process if None.
+
+    Returns:
+        The exit code: 0, 2 where the input was wrong or the disk is full, 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if words and not words[0].startswith("-"):
+            one_of("command", words[0], COMMANDS)
+        args = parser().parse_args(words)
+        return args.run(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError, ImportError) as error:
+        if os.environ.get("STEADYGRAD_TRACEBACK"):
+            raise
+        print(f"steadygrad: {_sentence(error)}", file=sys.stderr)
+        return MISUSED
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        # made here, it is a sentence already; made by the system, it lacks the file
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

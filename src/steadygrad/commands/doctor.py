@@ -1,0 +1,91 @@
+"""`steadygrad doctor`: what is installed, which backend computes, which data is there."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+EXTRAS = {
+    "train": ("safetensors", "rich", "joblib", "matplotlib"),
+    "data": ("scipy", "platformdirs", "mido"),
+    "tensorboard": ("tensorboard",),
+    "dask": ("dask", "distributed"),
+    "ray": ("ray",),
+}
+
+
+def add(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="what is installed, which backend, which data",
+        description="Say what is installed and what is missing, with the line that installs it.",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look and tell."""
+    for title, lines in (("versions", _versions()), ("extras", _extras()), ("backend", _backend()), ("data", _data())):
+        print(title)
+        for line in lines:
+            print(f"  {line}")
+    return 0
+
+
+def _versions() -> list[str]:
+    import numpy
+    import torch
+
+    from .. import __version__
+
+    found = {"steadygrad": __version__, "torch": torch.__version__, "numpy": numpy.__version__}
+    found["python"] = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    return [f"{name:<12} {each}" for name, each in found.items()]
+
+
+def _extras() -> list[str]:
+    lines: list[str] = []
+    for extra, packages in EXTRAS.items():
+        missing = [package for package in packages if importlib.util.find_spec(package) is None]
+        there = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
+        gap = f"missing {', '.join(missing)}: pip install 'steadygrad[{extra}]'" if missing else ""
+        lines.append(f"{extra:<12} {'; '.join(filter(None, (there, gap)))}")
+    return lines
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(version unknown)"
+
+
+def _backend() -> list[str]:
+    import os
+
+    import torch
+
+    from ..rnn import native
+
+    isa = native.instruction_set()
+    kernel = (
+        f"built, uses {isa}" if isa else f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
+    )
+    return [
+        f"{'native':<12} {kernel}",
+        f"{'threads':<12} {torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so",
+    ]
+
+
+def _data() -> list[str]:
+    try:
+        from .. import data
+
+        rows = data.listing()
+    except ImportError as error:
+        return [f"unknown: {error}"]
+    return [f"{row.name:<12} {row.file:<28} {row.state}" for row in rows]

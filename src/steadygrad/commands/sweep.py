@@ -1,0 +1,200 @@
+"""`steadygrad sweep`: a grid of runs, on this machine's cores or on a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import arguments
+
+if TYPE_CHECKING:
+    from ..sweep import Grid, Outcome
+    from ..sweep.runner import Engine
+
+ENGINES = ("local", "dask", "ray")
+AXES = ("task", "length", "algorithm", "preset", "init")
+SETTINGS = {name: how for name, how in arguments.SETTINGS.items() if name not in ("length", "init", "seed")}
+EXAMPLES = """\
+examples:
+  steadygrad sweep smoke --out runs/smoke
+  steadygrad sweep tasks --budget hours --out runs/tasks --dry-run
+  steadygrad sweep --task temporal-order --length 50:200 --algorithm sgd,sgd-c,sgd-cr --seeds 1:5 --preset steady --out runs/mine
+  steadygrad sweep fig7 --engine dask --address tcp://10.0.0.1:8786 --out /shared/fig7
+
+The same command goes on where it stopped. A finished cell is never run again. Exit code 1: some cells failed.
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "sweep",
+        help="run a grid of tasks, lengths, algorithms and seeds",
+        description="Run a grid of runs, one model per core, or on an existing Dask or Ray cluster.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="fig7, tasks, ablation, longest or smoke; or give the axes below")
+    parser.add_argument("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
+    parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
+    axes = parser.add_argument_group("axes of your own grid, lists with commas")
+    axes.add_argument("--task", metavar="LIST", help="such as temporal-order,addition")
+    axes.add_argument("--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each")
+    axes.add_argument("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
+    axes.add_argument("--preset", metavar="LIST", help="of paper, program, steady (steady)")
+    axes.add_argument("--init", metavar="LIST", help="of basic_tanh, smart_tanh, sigmoid, orthogonal, identity")
+    axes.add_argument("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="one folder for each cell is made in it")
+    parser.add_argument("--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing")
+    add_engine(parser)
+    group = parser.add_argument_group("settings of every cell, each in place of the preset's")
+    for name, (kind, metavar, words) in SETTINGS.items():
+        # No default, so that `--curriculum none` is not the same as silence.
+        group.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=words, default=argparse.SUPPRESS)
+    group.add_argument(
+        "--task-option", type=arguments.task_option, metavar="NAME=VALUE", action="append", help="such as positions=program"
+    )
+    parser.set_defaults(run=run)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add where the cells run, what is kept of them, and what is shown meanwhile."""
+    group = parser.add_argument_group("where it runs")
+    group.add_argument("--engine", default="local", metavar="NAME", help="local, dask or ray (local)")
+    group.add_argument("--address", metavar="ADDRESS", help="of the cluster, such as tcp://10.0.0.1:8786")
+    group.add_argument("--workers", type=int, metavar="N", help="models at once on this machine (one for each core)")
+    group.add_argument("--records", type=Path, metavar="DIR", help="also keep the records there, as DIR/GRID.jsonl")
+    group.add_argument("--plain", action="store_true", help="lines of text, also on a terminal")
+    group.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sweep."""
+    from .. import sweep
+    from ..report import tables
+
+    grid = _grid(args)
+    if args.dry_run:
+        return _dry_run(args, grid)
+    if args.out is None:
+        raise ValueError("--out DIR must be given: the folder that gets one folder for each cell")
+    outcomes = carry_out(grid, args.out, args, _command(args))
+    records = sweep.collect(args.out)
+    print(tables.cells(records).plain())
+    print(f"everything is in {args.out}; a page of it: steadygrad report {shlex.quote(str(args.out))}")
+    keep(records, args.records)
+    return verdict(outcomes)
+
+
+def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
+    """Runs a grid with the engine that was asked for; what Ctrl-C leaves behind is said before it goes on its way."""
+    from .. import sweep
+    from ..sweep.runner import check, remaining
+
+    check(grid, directory)
+    try:
+        return sweep.run(grid, directory, engine=engine(args), command=command, progress=arguments.progress(args))
+    except KeyboardInterrupt:
+        done = len(grid.cells) - len(remaining(grid, directory))
+        print(f"stopped: {done} of {len(grid.cells)} cells are finished; the same command goes on with the rest", file=sys.stderr)
+        raise
+
+
+def engine(args: argparse.Namespace) -> Engine:
+    """The engine that was asked for."""
+    from .. import sweep
+    from ..checks import one_of
+
+    one_of("--engine", args.engine, ENGINES)
+    if args.engine == "local":
+        if args.address is not None:
+            raise ValueError("--address must be left out with the engine local: it is for dask and ray")
+        return sweep.Local(args.workers)
+    if args.workers is not None:
+        raise ValueError(f"--workers must be left out with the engine {args.engine}: the cluster decides")
+    return sweep.Dask(args.address) if args.engine == "dask" else sweep.Ray(args.address)
+
+
+def keep(records: Sequence[Any], folder: Path | None) -> None:
+    """Adds records to folder/GRID.jsonl."""
+    from .. import sweep
+
+    for grid in sorted({record["grid"] for record in records}) if folder is not None else ():
+        print(sweep.write_records(folder / f"{grid}.jsonl", [record for record in records if record["grid"] == grid]))
+
+
+def verdict(outcomes: Sequence[Outcome]) -> int:
+    """Says which cells have no result, and why; 1 if there are any."""
+    missing = [outcome for outcome in outcomes if outcome.status != "finished"]
+    for outcome in missing:
+        print(f"{outcome.id}: {outcome.status}: {outcome.reason}", file=sys.stderr)
+    return int(bool(missing))
+
+
+def _grid(args: argparse.Namespace) -> Grid:
+    from .. import sweep
+    from ..sweep import axes
+
+    settings = _settings(args)
+    given = [name for name in (*AXES, "test_length") if getattr(args, name) is not None]
+    seeds = {} if args.seeds is None else {"seeds": axes.seeds(args.seeds)}
+    if args.name is not None:
+        if given:
+            raise ValueError(f"--{given[0].replace('_', '-')} must be left out with the named grid {args.name}, which has its own")
+        return sweep.get(args.name, args.budget, **seeds, **settings)
+    if not given:
+        raise ValueError("a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --task")
+    if args.budget is not None:
+        raise ValueError("--budget must be left out without a named grid: give --max-updates")
+    return sweep.Grid.product(
+        "own",
+        tasks=axes.names(args.task or "temporal-order"),
+        lengths=None if args.length is None else axes.lengths(args.length),
+        algorithms=axes.names(args.algorithm or "sgd,sgd-c,sgd-cr"),
+        presets=axes.names(args.preset or "steady"),
+        inits=None if args.init is None else axes.names(args.init),
+        test_lengths=[high for _, high in axes.lengths(args.test_length or "")],
+        **seeds,
+        **settings,
+    )
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
+    return given | ({} if args.task_option is None else {"task_options": dict(args.task_option)})
+
+
+def _command(args: argparse.Namespace) -> str:
+    """What to type to make the same records, whatever the folder and the engine."""
+    words = ["steadygrad", "sweep", *([args.name] if args.name else [])]
+    axes = {name: value for name in ("budget", *AXES, "test_length", "seeds") if (value := getattr(args, name)) is not None}
+    settings = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
+    for name, value in {**axes, **settings}.items():
+        text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+        words += [f"--{name.replace('_', '-')}", text]
+    for name, value in args.task_option or ():
+        words += ["--task-option", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def _dry_run(args: argparse.Namespace, grid: Grid) -> int:
+    import torch
+
+    from ..sweep.estimate import estimate
+    from ..sweep.local import Local
+    from ..sweep.progress import duration
+
+    torch.set_num_threads(1)
+    workers = Local(args.workers).workers
+    left = estimate(grid, args.out or Path(), workers)
+    for cell in grid.cells:
+        print(f"{cell.id}: {'at most ' + duration(left.cells[cell.id]) if cell.id in left.cells else 'finished'}")
+    kinds = Counter(cell.config.algorithm for cell in grid.cells)
+    print(f"{len(grid.cells)} cells ({', '.join(f'{number} {name}' for name, number in kinds.items())}), {len(left.cells)} left")
+    print(f"at most {duration(left.seconds)} on {workers} cores of this machine, if nothing is solved early")
+    return 0

@@ -1,0 +1,1 @@
+"""What people read: tables, pictures, one self-contained HTML page, and RESULTS.md."""

@@ -1,0 +1,192 @@
+"""What the gradients of a run did as it learned: the error's norm against lag, and the spectrum of W_rec.
+
+    relative_l = ‖∂E/∂x_{T−l}‖ / ‖∂E/∂x_T‖      1: the error keeps its norm; below it vanishes, above it explodes
+    λ_i(W_rec), ρ = max |λ_i|                    (Pascanu et al. 2013, section 2)
+
+Both are read from DIR/flow.jsonl, one snapshot a line: updates, steps, stride, norms, eigenvalues.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadygrad.paper import style
+from steadygrad.training import files
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DECADES = 6
+"""At most so many powers of ten to either side of 1 have a colour of their own."""
+ABSENT = "#D9D9D6"
+CLOUDS = 60
+"""At most so many snapshots of the spectrum are drawn over each other."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The snapshots of a run.
+
+    Attributes:
+        updates: [C] when they were taken.
+        lags: [L] steps back from the last one.
+        norms: [C, L] relative norm of the error; NaN where the sequence was shorter, or the norm not finite.
+        eigenvalues: [C, H] of W_rec, complex; NaN where it was not finite.
+        horizons: [M, 2] updates, and how far back more than 1 % of the norm came, of every check.
+    """
+
+    updates: NDArray[np.int64]
+    lags: NDArray[np.int64]
+    norms: NDArray[np.float64]
+    eigenvalues: NDArray[np.complex128]
+    horizons: NDArray[np.float64]
+
+    @property
+    def radii(self) -> NDArray[np.float64]:
+        """[C] ρ(W_rec)."""
+        return np.abs(self.eigenvalues).max(axis=1)
+
+
+def read(directory: Path) -> Flow:
+    """The snapshots in a run's folder.
+
+    Args:
+        directory: the run's.
+
+    Returns:
+        all of them on one axis of lags, as fine as the coarsest snapshot.
+    """
+    directory = Path(directory)
+    lines = _lines(directory / files.FLOW)
+    if not lines:
+        raise ValueError(f"{directory / files.FLOW} must have a snapshot, and has none yet: wait for the first check")
+    stride = max(line["stride"] for line in lines)
+    lags = np.arange(0, max(line["steps"] for line in lines), stride)
+    norms = np.full((len(lines), len(lags)), np.nan)
+    hidden = max(len(line["eigenvalues"]) for line in lines)
+    eigenvalues = np.full((len(lines), hidden), complex(np.nan, np.nan))
+    for row, line in enumerate(lines):
+        seen = np.array([np.nan if norm is None else norm for norm in line["norms"]])
+        reached = lags[lags // line["stride"] < len(seen)]
+        norms[row, : len(reached)] = seen[reached // line["stride"]]
+        pairs = [(np.nan, np.nan) if None in pair else pair for pair in line["eigenvalues"]]
+        eigenvalues[row, : len(pairs)] = [complex(*pair) for pair in pairs]
+    horizons = [(line["updates"], line["horizon"]) for line in _lines(directory / files.METRICS)]
+    updates = np.array([line["updates"] for line in lines])
+    return Flow(updates, lags, norms, eigenvalues, np.array(horizons, dtype=float).reshape(-1, 2))
+
+
+def draw_norms(flow: Flow) -> Figure:
+    """A map of the error's norm, lag against training time: white where it is kept, blue where it vanishes."""
+    from matplotlib.colors import LogNorm
+
+    with style.look():
+        figure = style.blank(6.8, 3.8)
+        axes = figure.add_subplot()
+        reach = 10.0 ** _decades(flow.norms)
+        shown = np.ma.masked_invalid(np.clip(flow.norms, 1 / reach, reach).T)
+        axes.set_facecolor(ABSENT)
+        edges = _edges(flow.updates), _edges(flow.lags)
+        colors = axes.pcolormesh(*edges, shown, cmap="RdBu_r", norm=LogNorm(1 / reach, reach), rasterized=True)
+        bar = figure.colorbar(colors, ax=axes, pad=0.02, extend="both")
+        bar.set_label("norm of the error, relative to the last step")
+        bar.ax.minorticks_off()
+        _legend(axes, flow)
+        axes.set_xlabel("updates")
+        axes.set_ylabel("lag: steps back from the last")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_xlim(edges[0][0], edges[0][-1])
+        axes.set_ylim(0, edges[1][-1])
+    return figure
+
+
+def draw_spectrum(flow: Flow) -> Figure:
+    """The eigenvalues of W_rec in the complex plane as training goes, and the spectral radius beside them."""
+    from matplotlib.colors import Normalize
+
+    with style.look():
+        figure = style.blank(6.8, 3.7)
+        plane, radius = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
+        scale = Normalize(flow.updates[0], max(flow.updates[-1], flow.updates[0] + 1))
+        turn = np.linspace(0, 2 * np.pi, 400)
+        plane.plot(np.cos(turn), np.sin(turn), color=style.BLACK, linewidth=1.0, zorder=2)
+        kept = np.unique(np.linspace(0, len(flow.updates) - 1, CLOUDS).round().astype(int))
+        cloud = flow.eigenvalues[kept]
+        when = np.broadcast_to(flow.updates[kept, None], cloud.shape)
+        points = {"c": when.ravel(), "cmap": "viridis_r", "norm": scale, "linewidths": 0}
+        colors = plane.scatter(cloud.real.ravel(), cloud.imag.ravel(), s=7, alpha=0.75, zorder=3, rasterized=True, **points)
+        last = flow.eigenvalues[-1]
+        plane.scatter(last.real, last.imag, s=20, c="none", edgecolors=style.BLACK, linewidths=0.8, zorder=4)
+        _plane(plane, flow)
+        bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
+        bar.solids.set_alpha(1.0)
+        bar.ax.set_title("updates", fontsize=8)
+        radius.plot(flow.updates, flow.radii, color=style.BLUE)
+        radius.axhline(1.0, color=style.BLACK, linewidth=1.0)
+        radius.set_xlabel("updates")
+        radius.set_title(r"spectral radius $\rho(W_\mathrm{rec})$")
+        radius.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        radius.locator_params(axis="x", nbins=5)
+    return figure
+
+
+def _plane(axes: Axes, flow: Flow) -> None:
+    finite = np.abs(flow.eigenvalues[np.isfinite(flow.eigenvalues)])
+    reach = 1.08 * max(1.0, float(finite.max()) if finite.size else 1.0)
+    axes.axhline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
+    axes.axvline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(-reach, reach)
+    axes.set_aspect("equal")
+    axes.set_xlabel(r"Re $\lambda$")
+    axes.set_ylabel(r"Im $\lambda$")
+    axes.set_title(r"eigenvalues of $W_\mathrm{rec}$ (circles: at the end)")
+
+
+def _legend(axes: Axes, flow: Flow) -> None:
+    from matplotlib.patches import Patch
+
+    if len(flow.horizons):
+        words = "horizon: more than 1 % comes this far"
+        axes.step(*flow.horizons.T, where="mid", color=style.BLACK, linewidth=1.3, label=words)
+    handles, _ = axes.get_legend_handles_labels()
+    absent = Patch(color=ABSENT, label="longer than the sequences of the time")
+    axes.legend(handles=[*handles, absent], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+
+
+def _decades(norms: NDArray[np.float64]) -> float:
+    seen = norms[np.isfinite(norms) & (norms > 0)]
+    farthest = float(np.abs(np.log10(seen)).max()) if seen.size else 1.0
+    return float(np.clip(np.ceil(farthest), 1, DECADES))
+
+
+def _edges(centres: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The borders between points of an axis, and half a step beyond its ends."""
+    if len(centres) == 1:
+        return np.array([centres[0] - 0.5, centres[0] + 0.5])
+    middle = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate([[centres[0] - (middle[0] - centres[0])], middle, [centres[-1] + (centres[-1] - middle[-1])]])
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{path.parent} must be the folder of a run, and holds no {path.name}") from None
+    lines = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            # A run that is being written may end in half a line; anywhere else it is damage.
+            if number == len(text.splitlines()) and not text.endswith("\n"):
+                break
+            raise ValueError(f"{path}, line {number}, must be JSON, and is not") from None
+    return lines

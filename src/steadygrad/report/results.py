@@ -1,0 +1,112 @@
+"""RESULTS.md, made of the records in results/ and of nothing else.
+
+    results/fig7.jsonl       Fig. 7
+    results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
+    results/longest.jsonl    past the paper
+
+The page can be made again at any time; `stale` says whether it would come out otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from steadygrad.paper import fig7
+from steadygrad.report import tables
+from steadygrad.sweep.records import read_records
+
+COMMAND = "steadygrad report --results results --write RESULTS.md"
+HEADER = f"""<!-- Made by `{COMMAND}` from the records in results/. Do not edit: change the records, or the code. -->
+
+# Results
+
+Every number on this page comes from a record in [results/](results/): one line for each run, with its settings, seed,
+commit and machine. A run counts as solved when at most 1 % of 10,000 fresh sequences are answered wrong (regression:
+an absolute error below 0.04), as in the supplement of Pascanu, Mikolov & Bengio 2013. `k/n` are seeds that solved it;
+updates and minutes are medians over them, until the first success, on one core; errors beyond the training lengths are
+medians over them too, of the best weights of the whole run.
+"""
+NOT_RUN = "Not run yet: `{}`"
+
+Record = dict[str, Any]
+
+
+def render(folder: Path) -> str:
+    """The page of the records in `folder`.
+
+    Args:
+        folder: results/; what is missing in it is said to be not run yet.
+
+    Returns:
+        Markdown.
+    """
+    by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", "longest")}
+    parts = [
+        HEADER,
+        *_fig7(by_grid["fig7"]),
+        *_tasks([*by_grid["tasks"], *by_grid["ablation"]]),
+        *_longest(by_grid["longest"]),
+    ]
+    return "\n".join(parts)
+
+
+def stale(folder: Path, page: Path) -> bool:
+    """Whether `page` is not what the records in `folder` give; a page that is not there is stale."""
+    try:
+        return page.read_text(encoding="utf-8") != render(folder)
+    except FileNotFoundError:
+        return True
+
+
+def _fig7(records: list[Record]) -> list[str]:
+    parts = ["## Success against sequence length (Fig. 7)\n", f"The paper: {fig7.CLAIM}\n"]
+    if not records:
+        return [*parts, NOT_RUN.format("steadygrad reproduce fig7 --budget hours --records results") + "\n"]
+    for preset in sorted({record["preset"] for record in records}):
+        mine = [record for record in records if record["preset"] == preset]
+        about = "Temporal order, a model for each length; seeds that solve it, with Wilson's 95 % interval."
+        parts += [f"**Settings `{preset}`.** {about}\n", tables.success_by_length(mine).markdown() + "\n", _source(mine)]
+    return parts
+
+
+def _tasks(records: list[Record]) -> list[str]:
+    title = "## The tasks, one model for all lengths\n"
+    if not records:
+        return [title, NOT_RUN.format("steadygrad reproduce tasks --budget hours --records results") + "\n"]
+    about = (
+        "`paper` are the settings of the supplement, `steady` this library's own; both are SGD-CR, clipping and Ω. The "
+        "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. Errors are those of the "
+        "seeds that solved the task, at lengths none of them has seen.\n"
+    )
+    return [title, about, tables.tasks(records).markdown() + "\n", _source(records)]
+
+
+def _longest(records: list[Record]) -> list[str]:
+    title = "## Past the paper: the longest sequences\n"
+    if not records:
+        return [title, NOT_RUN.format("steadygrad sweep longest --out runs/longest --records results") + "\n"]
+    return [title, tables.longest(records).markdown() + "\n", _source(records)]
+
+
+def _records(folder: Path, grid: str) -> list[Record]:
+    path = folder / f"{grid}.jsonl"
+    return read_records(path) if path.is_file() else []
+
+
+def _source(records: Sequence[Record]) -> str:
+    """Where a table comes from, in small print."""
+
+    def each(values: Any) -> str:
+        return ", ".join(sorted({str(value) for value in values if value}))
+
+    machines = each(f"{machine['cpu']} ({machine['threads']} threads)" for r in records if (machine := r["machine"]))
+    commands = "`, `".join(sorted({record["command"] for record in records if record["command"]}))
+    dates = sorted({record["date"] for record in records})
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    hours = sum(record["result"]["total_seconds"] for record in records if record["result"]) / 3600
+    commit = each(record["commit"] for record in records) or "unknown"
+    return (
+        f"<sub>{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}. Made by `{commands}`.</sub>\n"
+    )

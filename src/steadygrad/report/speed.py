@@ -1,0 +1,54 @@
+"""The speed of a training step, from results/bench.json (`make bench`): a table for README.md and RESULTS.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+OURS = "steadygrad with Ω"
+COMPARED = {
+    "torch.nn.RNN": "torch.nn.RNN, without Ω",
+    "Ω by an RNNCell loop": "Ω by an RNNCell loop and autograd",
+    "JAX scan": "a jitted JAX scan, without Ω",
+    "steadygrad without Ω": "steadygrad, without Ω",
+}
+BLOCK = re.compile(r"(<!-- generated: bench -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render(folder: Path) -> str:
+    """The table of `folder`/bench.json as Markdown; one sentence where it is missing.
+
+    >>> render(Path("nowhere"))
+    'Not measured yet: `make bench`\\n'
+    """
+    path = folder / "bench.json"
+    if not path.is_file():
+        return "Not measured yet: `make bench`\n"
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    sizes = list(record["milliseconds"])
+    rows = [["", *sizes], ["---", *["---:"] * len(sizes)]]
+    rows.append([f"**{OURS}**", *(f"**{record['milliseconds'][size][OURS]:.2f} ms**" for size in sizes)])
+    for name, label in COMPARED.items():
+        times = [record["milliseconds"][size] for size in sizes]
+        if all(name in each for each in times):
+            rows.append([label, *(f"{each[name]:.2f} ms ({each[name] / each[OURS]:.2f}×)" for each in times)])
+    shares = [each[OURS] / each["torch.nn.RNN"] for each in (record["peak_bytes"][size] for size in sizes)]
+    rows.append(["peak memory, of torch.nn.RNN's", *(f"{share:.2f}" for share in shares)])
+    machine = record["environment"]
+    source = (
+        f"<sub>{machine['cpu']}, {machine['threads']} threads, kernel {machine['kernel']}, torch {machine['torch']}, "
+        f"commit {machine['commit']}; float32, minimum of repeats, all in one run: `{record['command']}`.</sub>"
+    )
+    return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", source, ""])
+
+
+def filled(page: str, folder: Path) -> str:
+    """`page` with the table between its marks `<!-- generated: bench -->` and `<!-- end -->`.
+
+    >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
+    'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
+    """
+    table = render(folder)
+    return BLOCK.sub(lambda found: found[1] + table + found[2], page)

@@ -1,0 +1,122 @@
+"""Records as tables: the success of Fig. 7, the tasks, the longest sequences, and plainly every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from steadygrad.paper import fig7
+from steadygrad.paper.tasks_table import CLAIMS, Row, rows
+from steadygrad.report.table import Table
+
+Record = Mapping[str, Any]
+NOTHING = "–"
+
+
+def success_by_length(records: Sequence[Record]) -> Table:
+    """Fig. 7 in numbers: k/n and Wilson's interval, a row for each algorithm, a column for each length."""
+    data = fig7.data(records)
+    body = []
+    for row, algorithm in enumerate(fig7.ALGORITHMS):
+        cells = zip(*(np.asarray(data[key])[row] for key in ("solved", "seeds", "low", "high")), strict=True)
+        body.append([fig7.LOOKS[algorithm][0], *(_rate(*cell) for cell in cells)])
+    return Table(["algorithm", *(f"T = {length}" for length in np.asarray(data["lengths"]))], body)
+
+
+def tasks(records: Sequence[Record], tested: Sequence[int] = (250, 300, 400)) -> Table:
+    """Each task under each preset: solved, updates, minutes, errors beyond, and what the paper says.
+
+    Args:
+        records: of the grids `tasks` and `ablation`.
+        tested: the lengths whose errors have a column.
+    """
+    header = ["task", "lengths", "settings", "solved", "updates", "minutes", *(f"error at {T}" for T in tested)]
+    body, claims = [], []
+    for row in rows(records):
+        claims.append(CLAIMS[row.task] if (row.preset, row.algorithm) == ("paper", "sgd-cr") else "")
+        body.append([*_what(row), *_how(row), *(_errors(row.errors.get(T)) for T in tested)])
+    if any(claims):
+        header.append("the paper says")
+        body = [[*row, claim] for row, claim in zip(body, claims, strict=True)]
+    return Table(header, body, text=3)
+
+
+def longest(records: Sequence[Record]) -> Table:
+    """How long a sequence was learnt: the error at the longest length trained on, and at twice that."""
+    body = []
+    for row in rows(records):
+        high = row.length[1]
+        body.append([*_what(row), *_how(row), _errors(row.errors.get(high)), _errors(row.errors.get(2 * high))])
+    header = ["task", "lengths", "settings", "solved", "updates", "minutes", "error at the longest", "at twice that"]
+    return Table(header, body, text=3)
+
+
+def cells(records: Sequence[Record]) -> Table:
+    """Every cell of a sweep: its verdict, or why it has none."""
+    body = []
+    for record in records:
+        result = record["result"]
+        if result is None:
+            body.append([record["id"], f"failed: {record['failed']}", *([NOTHING] * 4)])
+            continue
+        verdict = "solved" if result["solved"] else result["reason"]
+        beyond = ", ".join(f"{T}: {percent(error)}" for T, error in record.get("generalisation", {}).items())
+        numbers = [f"{result['updates']:,}", minutes(result["seconds"]), percent(result["error"]), beyond or NOTHING]
+        body.append([record["id"], verdict, *numbers])
+    return Table(["cell", "verdict", "updates", "minutes", "wrong", "wrong at other lengths"], body, text=2)
+
+
+def percent(share: float) -> str:
+    """A share of 10,000 sequences, with as many digits as that gives.
+
+    >>> percent(0.0003), percent(0.758), percent(0.0)
+    ('0.03 %', '75.8 %', '0 %')
+    """
+    if share == 0:
+        return "0 %"
+    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
+
+
+def minutes(seconds: float) -> str:
+    """Seconds as minutes, to two digits.
+
+    >>> minutes(4), minutes(90), minutes(1234)
+    ('0.067', '1.5', '21')
+    """
+    return f"{seconds / 60:.2g}" if seconds < 600 else f"{seconds / 60:,.0f}"
+
+
+def span(length: Sequence[int]) -> str:
+    """A range of lengths.
+
+    >>> span((50, 200)), span((50, 50))
+    ('50–200', '50')
+    """
+    low, high = length
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
+def _rate(solved: int, seeds: int, low: float, high: float) -> str:
+    return f"{solved}/{seeds} ({100 * low:.0f}–{100 * high:.0f} %)" if seeds else NOTHING
+
+
+def _what(row: Row) -> list[str]:
+    return [row.task, span(row.length), row.label]
+
+
+def _how(row: Row) -> list[str]:
+    solved = str(row.success) + (f" ({row.failed} failed)" if row.failed else "")
+    if row.updates is None or row.minutes is None:
+        return [solved, f"> {row.limit:,}" if row.limit else NOTHING, NOTHING]
+    return [solved, f"{row.updates:,.0f}", minutes(60 * row.minutes)]
+
+
+def _errors(errors: Sequence[float] | None) -> str:
+    """The median, and the worst where it is another."""
+    if not errors:
+        return NOTHING
+    middle, worst = percent(median(errors)), percent(max(errors))
+    return middle if middle == worst else f"{middle} (worst {worst})"

@@ -1,0 +1,76 @@
+"""How much is run: the numbers that make the difference between minutes and weeks, in one place.
+
+    demo      two to three minutes on two cores      the effect, at lengths 10, 20 and 50
+    minutes   about ten                              the effect, at all lengths
+    hours     a night                                enough seeds to believe it
+    full      weeks                                  the paper's protocol: 50 seeds, up to 5·10⁶ updates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from steadygrad import tasks
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One row of a table below.
+
+    Attributes:
+        seeds: 1 … seeds.
+        settings: fields of `RunConfig` in place of the preset's; `max_updates` above all.
+        presets: the settings to begin from.
+        lengths: of Fig. 7; of memorization, which has a model for each length; the shortest and the longest in turn
+            of `LONGEST`.
+        tasks: which of them.
+        ablations: the algorithms that stand beside SGD-CR under `steady`.
+        permutation_seeds: seeds of random permutation, which the paper solved in 1 trial of 8.
+    """
+
+    seeds: int
+    settings: Mapping[str, Any]
+    presets: Sequence[str] = ("steady",)
+    lengths: Sequence[int] = ()
+    tasks: Sequence[str] = tasks.names()
+    ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")
+    permutation_seeds: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "permutation_seeds", max(self.permutation_seeds, self.seeds))
+
+
+EVERY_LENGTH = (10, 20, 50, 100, 150, 200)
+MEMORIZATION = (50, 100, 150, 200)
+GROWING = {"curriculum": (10, 15)}
+"""Fig. 7's own: all three algorithms begin with the shortest sequences there are, or a budget would not last."""
+
+FIG7: dict[str, Budget] = {
+    "demo": Budget(3, {"max_updates": 10_000, **GROWING}, lengths=(10, 20, 50, 100)),
+    "minutes": Budget(3, {"max_updates": 20_000, **GROWING}, lengths=EVERY_LENGTH),
+    "hours": Budget(5, {"max_updates": 150_000, **GROWING}, lengths=EVERY_LENGTH),
+    "full": Budget(50, {"max_updates": 5_000_000}, ("paper",), lengths=EVERY_LENGTH),
+}
+
+TASKS: dict[str, Budget] = {
+    "minutes": Budget(
+        1, {"max_updates": 40_000}, lengths=(50,), tasks=("temporal-order", "addition", "memorization-5bit"), ablations=("sgd-c",)
+    ),
+    "hours": Budget(5, {"max_updates": 400_000}, ("paper", "steady"), MEMORIZATION, permutation_seeds=8),
+    "full": Budget(50, {"max_updates": 5_000_000}, ("paper", "steady"), MEMORIZATION),
+}
+
+LONGEST: dict[str, dict[str, Budget]] = {
+    "minutes": {"temporal-order": Budget(1, {"max_updates": 60_000}, lengths=(50, 500))},
+    "hours": {
+        "temporal-order": Budget(3, {"max_updates": 400_000}, lengths=(50, 1000, 2000, 5000)),
+        "temporal-order-3bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
+        "addition": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
+        "multiplication": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
+        "random-permutation": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
+        "memorization-5bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
+        "memorization-20bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400)),
+    },
+}

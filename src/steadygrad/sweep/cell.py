@@ -1,0 +1,215 @@
+"""One cell of a sweep, from the side of the worker that runs it.
+
+    DIR/CELL/                      the run's own files: config.json, result.json, weights, checkpoints, …
+    DIR/CELL/cell.json             what it is a cell of, and where it was run: grid, command, commit, machine, date
+    DIR/CELL/generalisation.json   the error at the lengths it is tested at beside
+    DIR/CELL/failed.json           in place of a result: why there is none
+    DIR/CELL/starts.json           only while it runs: how many starts have not come to an end
+
+A worker that is killed can't say so. What it leaves behind is a start without an end; after `DEATHS` of them the cell
+is given up. Every file is whole or not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from steadygrad.sweep import provenance
+from steadygrad.sweep.grid import Cell
+from steadygrad.training import files
+
+DEATHS = 3
+"""Starts without an end after which a cell is given up: the first one, and two more."""
+
+PATIENCE = 5.0
+"""Seconds to wait for a cell that another process still holds: an orphan notices sooner that its sweep is gone."""
+
+SWEEP, DESCRIPTION, GENERALISATION = "sweep.json", "cell.json", "generalisation.json"
+FAILURE, STARTS, LOCK = "failed.json", "starts.json", ".cell.lock"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell.
+
+    Attributes:
+        id: the cell's.
+        status: 'finished' (there is a result, good or bad), 'failed', 'interrupted', or 'busy': another process has it.
+        solved: None where there is no result.
+        reason: why it ended, or why there is no result, in one sentence.
+        updates, error, seconds: as in the result.
+    """
+
+    id: str
+    status: Literal["finished", "failed", "interrupted", "busy"]
+    reason: str = ""
+    solved: bool | None = None
+    updates: int = 0
+    error: float = float("nan")
+    seconds: float = 0.0
+
+
+def finished(cell: Cell, folder: Path) -> Outcome | None:
+    """The outcome of a cell that needs no more work, else None.
+
+    Args:
+        cell: what should be in the folder.
+        folder: the cell's.
+
+    Returns:
+        the outcome, if the run came to a verdict and was tested at all of the cell's test lengths.
+    """
+    result = read(folder / files.RESULT)
+    if result is None or _can_go_on(cell, result):
+        return None
+    tested = read(folder / GENERALISATION) or {}
+    if any(str(length) not in tested for length in _tests(cell, result)):
+        return None
+    numbers = {key: result[key] for key in ("solved", "reason", "updates", "error", "seconds")}
+    return Outcome(cell.id, "finished", **numbers)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker does with a cell. It is sent to the worker, so all of it can be pickled.
+
+    Args:
+        directory: the sweep's folder.
+        about: what cell.json says besides: grid, command, commit, version.
+        run: `training.run`, or a stand-in with its signature.
+        evaluate: `training.evaluate`, or a stand-in.
+    """
+
+    directory: Path
+    about: Mapping[str, Any] = field(default_factory=dict)
+    run: Callable[..., Any] | None = None
+    evaluate: Callable[..., Any] | None = None
+
+    def __call__(self, cell: Cell) -> Outcome:
+        """Runs the cell, or goes on with it. What goes wrong inside is an outcome, not an exception."""
+        if not (self.directory / SWEEP).is_file():
+            blind = f"the worker on {socket.gethostname()} does not see {self.directory}"
+            return Outcome(cell.id, "failed", f"{blind}: the sweep's folder must be on a disk that all nodes share")
+        folder = self.directory / cell.id
+        try:
+            folder.mkdir(exist_ok=True)
+            with _held(folder) as mine:
+                return self._run(cell, folder) if mine else Outcome(cell.id, "busy", "another process is running it")
+        except OSError as error:
+            return Outcome(cell.id, "failed", _sentence(error))
+
+    def _run(self, cell: Cell, folder: Path) -> Outcome:
+        starts = (read(folder / STARTS) or {"starts": 0})["starts"]
+        if starts >= DEATHS:
+            return _failure(cell, folder, f"its worker died {starts} times, every time it was tried")
+        write(folder / STARTS, {"starts": starts + 1, "process": os.getpid(), "host": socket.gethostname()})
+        write(folder / DESCRIPTION, self._description(cell))
+        (folder / FAILURE).unlink(missing_ok=True)
+        try:
+            outcome = self._train_and_test(cell, folder)
+        except KeyboardInterrupt:
+            outcome = Outcome(cell.id, "interrupted", "interrupted")
+        except Exception as error:  # a cell that fails is recorded, and the others go on
+            return _failure(cell, folder, _sentence(error), traceback.format_exc())
+        (folder / STARTS).unlink(missing_ok=True)
+        return outcome
+
+    def _train_and_test(self, cell: Cell, folder: Path) -> Outcome:
+        from steadygrad import training
+
+        run, evaluate = self.run or training.run, self.evaluate or training.evaluate
+        result = read(folder / files.RESULT)
+        if result is None or _can_go_on(cell, result):
+            there = (folder / files.CONFIG).is_file()
+            # What is there differs in max_updates at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
+            config = files.read_config(folder) if there else cell.config
+            ended = run(config, folder, progress="none", resume=there, max_updates=cell.config.max_updates)
+            if ended.reason == "interrupted":
+                return Outcome(cell.id, "interrupted", "interrupted")
+            result = read(folder / files.RESULT)
+        if result is None:
+            raise RuntimeError(f"the run came to an end without a {files.RESULT}")
+        tested = {str(length): evaluate(folder, length) for length in _tests(cell, result)}
+        write(folder / GENERALISATION, tested)
+        outcome = finished(cell, folder)
+        assert outcome is not None
+        return outcome
+
+    def _description(self, cell: Cell) -> dict[str, Any]:
+        return {
+            "id": cell.id,
+            "preset": cell.preset,
+            "test_lengths": list(cell.test_lengths),
+            "config": cell.config.as_dict(),
+            **self.about,
+            "machine": provenance.machine(),
+            "date": provenance.today(),
+        }
+
+
+def read(path: Path) -> Any:
+    """What a JSON file holds; None where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON, and is not ({error})") from error
+
+
+def write(path: Path, value: Any) -> None:
+    """Puts `value` into a JSON file, whole or not at all."""
+    files.write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _can_go_on(cell: Cell, result: Mapping[str, Any]) -> bool:
+    """Whether the run gave up sooner than the cell now has it."""
+    return result["reason"] == "max_updates" and result["total_updates"] < cell.config.max_updates
+
+
+def _tests(cell: Cell, result: Mapping[str, Any]) -> tuple[int, ...]:
+    # A run that diverged has no network to test.
+    return () if str(result["reason"]).startswith("diverged") else cell.test_lengths
+
+
+def _failure(cell: Cell, folder: Path, reason: str, details: str = "") -> Outcome:
+    record = {"id": cell.id, "reason": reason, "date": provenance.today()}
+    write(folder / FAILURE, {**record, **({"traceback": details} if details else {})})
+    (folder / STARTS).unlink(missing_ok=True)
+    return Outcome(cell.id, "failed", reason)
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether this process has the cell for itself while the block runs."""
+    try:
+        import fcntl
+    except ImportError:  # a system without file locks
+        yield True
+        return
+    with open(folder / LOCK, "w", encoding="utf-8") as file:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    yield False
+                    return
+                time.sleep(0.1)
+        yield True

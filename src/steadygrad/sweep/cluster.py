@@ -1,0 +1,135 @@
+"""The same cells on an existing Dask or Ray cluster, through joblib's backends for them.
+
+Both engines run a cell again by themselves when the worker that ran it is lost, so what remains to do here is to
+reach the cluster, and to say in one sentence why it can't be reached. The folder of the sweep must be on a disk that
+every node sees.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from steadygrad.sweep.cell import DEATHS
+
+_Cell = TypeVar("_Cell")
+_Outcome = TypeVar("_Outcome")
+
+TIMEOUT = 5.0
+"""Seconds to wait for a cluster's first answer."""
+
+# A cell gives up by itself after so many starts without an end: the engine must allow it one more to say so.
+RESTARTS = DEATHS + 1
+
+
+class ClusterError(ValueError):
+    """A cluster that can't be reached, or was lost."""
+
+
+class Dask:
+    """Runs cells on the Dask cluster whose scheduler is at `address`.
+
+    Args:
+        address: such as `tcp://10.0.0.1:8786`.
+    """
+
+    name = "dask"
+
+    def __init__(self, address: str | None) -> None:
+        self.address = _address(self.name, address, "tcp://10.0.0.1:8786")
+        _require(self.name, "distributed")
+        _reach(self.name, self.address)
+
+    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+        """`function` of every cell, in their order."""
+        from distributed import Client
+
+        with _explained(self.name, self.address), Client(self.address, timeout=TIMEOUT, set_as_default=False) as client:
+            return _through_joblib("dask", function, cells, client=client, wait_for_workers_timeout=TIMEOUT)
+
+
+class Ray:
+    """Runs cells on the Ray cluster at `address`.
+
+    Args:
+        address: such as `10.0.0.1:6379`, `ray://10.0.0.1:10001`, or `auto` for the one this machine belongs to.
+    """
+
+    name = "ray"
+
+    def __init__(self, address: str | None) -> None:
+        self.address = _address(self.name, address, "10.0.0.1:6379")
+        _require(self.name, "ray")
+        if self.address != "auto":
+            _reach(self.name, self.address)
+
+    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+        """`function` of every cell, in their order."""
+        import ray
+        from ray.util.joblib import register_ray
+
+        register_ray()
+        mine = not ray.is_initialized()
+        with _explained(self.name, self.address):
+            if mine:
+                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+            try:
+                again = {"max_restarts": -1, "max_task_retries": RESTARTS}
+                return _through_joblib("ray", function, cells, ray_remote_args=again)
+            finally:
+                if mine:
+                    ray.shutdown()
+
+
+def _through_joblib(
+    backend: str, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell], **options: Any
+) -> list[_Outcome]:
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend, **options):
+        # One cell a batch, all of them handed over at once: the engine's own scheduler spreads them over its nodes.
+        return list(Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")(delayed(function)(cell) for cell in cells))
+
+
+@contextmanager
+def _explained(engine: str, address: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as reason:  # whatever a cluster can die of, the user hears one sentence
+        first = str(reason).strip().splitlines()[:1] or [""]
+        raise ClusterError(
+            f"the {engine} cluster at {address} was lost ({type(reason).__name__}: {first[0]}); "
+            "finished cells are kept, and the same command goes on with the rest"
+        ) from reason
+
+
+def _address(engine: str, address: str | None, example: str) -> str:
+    if not address:
+        raise ClusterError(f"engine {engine} needs the address of an existing cluster: --address {example}")
+    return address
+
+
+def _require(engine: str, module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise ClusterError(f"engine {engine} needs an extra: pip install 'steadygrad[{engine}]'")
+
+
+def _reach(engine: str, address: str) -> None:
+    """One attempt to connect, so that a wrong address costs seconds and not the engine's own minutes of patience."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        raise ClusterError(f"address must be HOST:PORT of a {engine} cluster, such as 10.0.0.1:8786, not {address!r}")
+    try:
+        socket.create_connection((host, port), timeout=TIMEOUT).close()
+    except OSError as reason:
+        raise ClusterError(f"no {engine} cluster answers at {address} ({reason.strerror or reason})") from None

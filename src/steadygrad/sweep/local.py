@@ -1,0 +1,148 @@
+"""One model per core of this machine: every core has a process of its own, made by joblib's loky.
+
+A pool of many processes breaks as a whole when one of them dies. Here each slot is a pool of one, so a process that
+is killed takes nothing with it but the cell it was running, and that cell is submitted again. How often is the
+cell's own business (`steadygrad.sweep.cell`): it counts the starts that never came to an end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, TypeVar
+
+from steadygrad.checks import whole
+from steadygrad.sweep.cell import DEATHS
+
+_Cell = TypeVar("_Cell")
+_Outcome = TypeVar("_Outcome")
+
+GRACE = 20.0
+"""Seconds that running cells get to write a checkpoint when the sweep is interrupted."""
+
+# One thread for each model: several would fight over the cores the other models run on.
+SINGLE_THREADED = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+
+def cores() -> int:
+    """The cores this process may use.
+
+    >>> cores() >= 1
+    True
+    """
+    try:
+        from joblib import cpu_count
+    except ImportError:
+        raise ImportError("a sweep needs joblib: pip install 'steadygrad[train]'") from None
+    return cpu_count()
+
+
+class Local:
+    """Runs cells on this machine's cores.
+
+    Args:
+        workers: how many at once; None means one for each core.
+    """
+
+    name = "local"
+
+    def __init__(self, workers: int | None = None) -> None:
+        available = cores()
+        self.workers = available if workers is None else whole("workers", workers)
+
+    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+        """`function` of every cell, in the order in which they come to an end.
+
+        Args:
+            function: must not raise; what it returns must be picklable.
+            cells: started in this order, as processes become free.
+        """
+        waiting = deque(cells)
+        idle = [_Slot() for _ in range(min(self.workers, len(cells)))]
+        running: dict[Future[Any], tuple[_Slot, _Cell]] = {}
+        outcomes: list[_Outcome] = []
+        deaths: Counter[int] = Counter()
+        try:
+            while waiting or running:
+                while waiting and idle:
+                    slot, cell = idle.pop(), waiting.popleft()
+                    running[slot.submit(function, cell)] = (slot, cell)
+                # A limit, so that Ctrl-C is heard on every platform.
+                done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+                for future in done:
+                    slot, cell = running.pop(future)
+                    idle.append(slot)
+                    if slot.died(future):
+                        deaths[id(cell)] += 1
+                        if deaths[id(cell)] > DEATHS:
+                            raise ChildProcessError(f"processes die before a cell can begin ({future.exception()})")
+                        waiting.appendleft(cell)
+                    else:
+                        outcomes.append(future.result())
+        except KeyboardInterrupt:
+            _interrupt(running)
+            raise
+        finally:
+            for slot in (*idle, *(slot for slot, _ in running.values())):
+                slot.close()
+        return outcomes
+
+
+class _Slot:
+    """A pool of one process, replaced when its process dies."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+        self.process: int | None = None
+
+    def submit(self, function: Callable[[_Cell], _Outcome], cell: _Cell) -> Future[Any]:
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=SINGLE_THREADED)
+            self.process = self._pool.submit(os.getpid).result()
+        return self._pool.submit(function, cell)
+
+    def died(self, future: Future[Any]) -> bool:
+        """Whether the process is gone; a new one is then made for the next cell."""
+        from joblib.externals.loky import BrokenProcessPool
+
+        if not isinstance(future.exception(), BrokenProcessPool):
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(kill_workers=True)
+            self._pool = None
+
+
+def _begin() -> None:
+    """What a process does first: it leaves the terminal's group, and watches over the sweep that started it.
+
+    Ctrl-C reaches every process of the terminal's group; the sweep passes it on instead, once. And a process whose
+    sweep was killed must not train on: the next sweep would run the same cell beside it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "setsid"):
+        os.setsid()
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _leave_with(sweep: int) -> None:
+    while os.getppid() == sweep:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _interrupt(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
+    for slot, _ in running.values():
+        if slot.process is not None:
+            os.kill(slot.process, signal.SIGINT)
+    wait(running, timeout=GRACE)

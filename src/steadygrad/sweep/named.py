@@ -1,0 +1,168 @@
+"""The grids that have a name, and how large each budget makes them.
+
+    fig7       temporal order, a model for each length, SGD, SGD-C and SGD-CR          (Pascanu et al. 2013, Fig. 7)
+    tasks      every task as the paper does it: one model for 50 to 200 steps (memorization: one for each of four
+               lengths), the settings `paper` and `steady`, tested at 250, 300 and 400 steps
+    ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), and without both (sgd)
+    longest    how long a sequence `steady` can learn, tested at twice that length
+    smoke      a few seconds, to see that all is well
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from steadygrad.checks import one_of, whole
+from steadygrad.sweep.budget import FIG7, LONGEST, TASKS, Budget
+from steadygrad.sweep.grid import Grid
+
+BEYOND = (250, 300, 400)
+"""Lengths at which a model trained on 50 to 200 steps is tested."""
+
+RANGE = (50, 200)
+"""The lengths of the paper's single models."""
+
+
+def fig7(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """Fig. 7: a model for each length, by SGD, SGD-C and SGD-CR.
+
+    Args:
+        budget: 'demo', 'minutes', 'hours' or 'full'.
+        seeds: how many (1 … seeds) or which, in place of the budget's.
+        **overrides: `preset`, or fields of `RunConfig`, such as `max_updates`.
+
+    >>> len(fig7("hours").cells)
+    90
+    """
+    size = _budget(FIG7, budget)
+    preset = overrides.pop("preset", size.presets[0])
+    return Grid.product(
+        "fig7",
+        lengths=[(length, length) for length in size.lengths],
+        presets=[preset],
+        seeds=_seeds(seeds or size.seeds),
+        **{**size.settings, "after_success": "stop", **overrides},
+    )
+
+
+def tasks(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """Every task as the paper trains it, with SGD-CR: its own settings, and `steady`.
+
+    Args:
+        budget: 'minutes', 'hours' or 'full'.
+        seeds: how many (1 … seeds) or which, in place of the budget's.
+        **overrides: `presets`, or fields of `RunConfig`.
+    """
+    size = _budget(TASKS, budget)
+    presets = overrides.pop("presets", size.presets)
+    return _by_task("tasks", size, presets, ("sgd-cr",), seeds, overrides)
+
+
+def ablation(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """`steady` without Ω, without clipping, and without both: is it Ω, or the recipe around it?
+
+    Args:
+        budget, seeds, **overrides: as for `tasks`.
+    """
+    size = _budget(TASKS, budget)
+    return _by_task("ablation", size, ("steady",), size.ablations, seeds, overrides)
+
+
+def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """How long a sequence `steady` can learn: 50 to L steps, for growing L, tested at L and 2 L.
+
+    Args:
+        budget, seeds, **overrides: as for `tasks`.
+    """
+    sizes = _budget(LONGEST, budget)
+    grids = [
+        Grid.product(
+            "longest",
+            tasks=[task],
+            lengths=[(size.lengths[0], length)],
+            algorithms=["sgd-cr"],
+            presets=size.presets,
+            seeds=_seeds(seeds or size.seeds),
+            test_lengths=(length, 2 * length),
+            **{**size.settings, **overrides},
+        )
+        for task, size in sizes.items()
+        for length in size.lengths[1:]
+    ]
+    return _joined("longest", grids)
+
+
+def smoke(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """Tiny runs of a second each: length 10, where every algorithm succeeds.
+
+    Args:
+        budget: has no smaller or larger form: 'minutes'.
+        seeds, **overrides: as for `tasks`.
+    """
+    one_of("budget of smoke", budget, ("minutes",))
+    settings = {"max_updates": 1500, "check_every": 500, "after_success": "stop", **overrides}
+    common = {"lengths": [(10, 10)], "presets": ["steady"], "test_lengths": (11,)}
+    return Grid.product("smoke", **common, seeds=_seeds(seeds or 2), **settings)
+
+
+GRIDS: dict[str, Callable[..., Grid]] = {
+    "fig7": fig7,
+    "tasks": tasks,
+    "ablation": ablation,
+    "longest": longest,
+    "smoke": smoke,
+}
+
+
+def get(name: str, budget: str | None = None, **options: Any) -> Grid:
+    """The grid called `name`.
+
+    >>> get("smok")
+    Traceback (most recent call last):
+    ValueError: grid must be one of 'fig7', 'tasks', 'ablation', 'longest', 'smoke', not 'smok' (did you mean 'smoke'?)
+    """
+    grid = GRIDS[one_of("grid", name, GRIDS)]
+    return grid(**options) if budget is None else grid(budget, **options)
+
+
+def _by_task(
+    name: str,
+    size: Budget,
+    presets: Sequence[str],
+    algorithms: Sequence[str],
+    seeds: int | Sequence[int] | None,
+    overrides: dict[str, Any],
+) -> Grid:
+    grids = []
+    for task in size.tasks:
+        memorizes = task.startswith("memorization")
+        lengths = [(length, length) for length in size.lengths] if memorizes else [RANGE]
+        number = size.permutation_seeds if task == "random-permutation" else size.seeds
+        grids.append(
+            Grid.product(
+                name,
+                tasks=[task],
+                lengths=lengths,
+                algorithms=algorithms,
+                presets=presets,
+                seeds=_seeds(seeds or number),
+                test_lengths=BEYOND,
+                **{**size.settings, **overrides},
+            )
+        )
+    return _joined(name, grids)
+
+
+def _joined(name: str, grids: Sequence[Grid]) -> Grid:
+    """All cells under one name, those of the first seed first."""
+    cells = [cell for grid in grids for cell in grid.cells]
+    return Grid(name, tuple(sorted(cells, key=lambda cell: cell.config.seed)))
+
+
+def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
+    return seeds if isinstance(seeds, Sequence) else range(1, whole("seeds", seeds) + 1)
+
+
+def _budget(table: dict[str, Any], name: str) -> Any:
+    return table[one_of("budget", name, table)]

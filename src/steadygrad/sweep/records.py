@@ -1,0 +1,123 @@
+"""What is kept of a sweep: one JSON line for each cell, small enough to be kept under version control for good.
+
+    {"id": …, "grid": …, "command": …, "task": …, "length": [low, high], "algorithm": …, "preset": …, "seed": …,
+     "config": {the fields that are not the default}, "result": {…}, "generalisation": {"250": …, "300": …, "400": …},
+     "commit": …, "version": …, "machine": {"cpu": …, "threads": …}, "date": …}
+
+A cell that failed has `"result": null` and `"failed": reason`. Lines are sorted by id and keys always come in the same
+order, so two collections of the same folder are the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steadygrad.sweep.cell import DESCRIPTION, FAILURE, GENERALISATION, SWEEP, read
+from steadygrad.training import RunConfig, files
+
+DIGITS = 4
+"""Of every fraction and time: 10,000 test sequences don't tell more."""
+
+RESULT = ("solved", "updates", "error", "seconds", "reason", "errors", "best_updates", "total_updates", "total_seconds")
+
+Record = dict[str, Any]
+
+
+def collect(directory: Path) -> list[Record]:
+    """The records of a sweep: of every cell that has a result, or failed.
+
+    Args:
+        directory: the sweep's folder.
+
+    Returns:
+        one dict for each cell, sorted by id (seed 10 after seed 9).
+    """
+    directory = Path(directory)
+    if read(directory / SWEEP) is None:
+        raise FileNotFoundError(f"{directory} must be the folder of a sweep, and holds no {SWEEP}")
+    found = [_record(path.parent) for path in directory.glob(f"*/{DESCRIPTION}")]
+    return sorted((record for record in found if record is not None), key=order)
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    """Writes records as JSON lines; those already in the file stay, unless one of the same grid and id is newer.
+
+    Args:
+        path: such as results/fig7.jsonl.
+        records: of `collect`.
+
+    Returns:
+        `path`.
+    """
+    path = Path(path)
+    kept = {_key(record): dict(record) for record in (read_records(path) if path.exists() else [])}
+    kept |= {_key(record): dict(record) for record in records}
+    lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) for record in sorted(kept.values(), key=order)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write(path, "".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a file of JSON lines; a line that is none is named."""
+    records = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            record["id"], record["result"], record["task"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}, line {number}, must be a record of a sweep ({type(error).__name__}: {error})") from None
+        records.append(record)
+    return records
+
+
+def order(record: Mapping[str, Any]) -> list[Any]:
+    """Where a record stands: by its id, numbers in it by their value.
+
+    >>> sorted(["a_seed10", "a_seed9", "a-2_seed1"], key=lambda name: order({"id": name}))
+    ['a-2_seed1', 'a_seed9', 'a_seed10']
+    """
+    parts = re.split(r"(\d+)", record["id"])
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+def _key(record: Mapping[str, Any]) -> tuple[str, str]:
+    return str(record.get("grid", "")), record["id"]
+
+
+def _record(folder: Path) -> Record | None:
+    about, result, failure = (read(folder / name) for name in (DESCRIPTION, files.RESULT, FAILURE))
+    if result is None and failure is None:
+        return None
+    config = RunConfig.from_dict(about["config"])
+    record: Record = {key: about.get(key) for key in ("id", "grid", "command")}
+    record |= {"task": config.task, "length": list(config.length), "algorithm": config.algorithm}
+    record |= {"preset": about["preset"], "seed": config.seed, "config": _compact(config)}
+    if result is not None:
+        tested = read(folder / GENERALISATION) or {}
+        record["result"] = {key: _rounded(result[key]) for key in RESULT}
+        record["generalisation"] = {length: _rounded(each["error"]) for length, each in tested.items()}
+        squared = {length: each["errors"]["squared"] for length, each in tested.items() if "squared" in each["errors"]}
+        record |= {"generalisation_squared": squared} if squared else {}
+    else:
+        record |= {"result": None, "failed": failure["reason"]}
+    return record | {key: about.get(key) for key in ("commit", "version", "machine", "date")}
+
+
+def _compact(config: RunConfig) -> dict[str, Any]:
+    """The fields that are not what `RunConfig` has by default, and are not said elsewhere in the record."""
+    elsewhere = ("task", "algorithm", "length", "seed")
+    default = RunConfig(config.task, "sgd").as_dict()
+    return {key: value for key, value in config.as_dict().items() if key not in elsewhere and value != default[key]}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return round(value, DIGITS) if isinstance(value, float) else value

@@ -1,0 +1,115 @@
+"""From a grid to its records: what is finished is left alone, the rest is run, and a failure is a record too.
+
+    DIR/sweep.json    the grid's name, the command, and the ids of all its cells
+    DIR/CELL/         one folder for each (`steadygrad.sweep.cell`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from steadygrad import __version__
+from steadygrad.sweep import provenance
+from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, finished, read, write
+from steadygrad.sweep.grid import Cell, Grid
+from steadygrad.sweep.local import Local
+from steadygrad.sweep.progress import Watch
+from steadygrad.training import RunConfig, files
+
+_Cell = TypeVar("_Cell")
+_Outcome = TypeVar("_Outcome")
+
+
+class Engine(Protocol):
+    """What runs the cells: `Local`, `Dask`, `Ray`."""
+
+    name: str
+
+    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+        """`function` of every cell, in any order."""
+        ...
+
+
+def run(
+    grid: Grid,
+    directory: Path,
+    *,
+    engine: Engine | None = None,
+    command: str = "",
+    progress: Literal["auto", "plain", "none"] = "auto",
+    train: Callable[..., Any] | None = None,
+    evaluate: Callable[..., Any] | None = None,
+) -> list[Outcome]:
+    """Runs every cell of a grid that is not finished yet.
+
+    Cells go on from their own checkpoints, so a sweep may be killed and started again as often as one likes. A cell
+    that failed before is tried again; one that gave up at `max_updates` goes on if the grid's is now higher.
+
+    Args:
+        grid: the cells.
+        directory: one folder for each cell is made in it; new, empty, or of an earlier sweep.
+        engine: `Local()` by default, one model per core.
+        command: what the user typed, for the records.
+        progress: 'auto', 'plain' or 'none'.
+        train: in place of `training.run`.
+        evaluate: in place of `training.evaluate`.
+
+    Returns:
+        what became of each cell, in the grid's order.
+    """
+    directory = Path(directory).resolve()
+    _prepare(grid, directory, command)
+    outcomes = {cell.id: outcome for cell in grid.cells if (outcome := finished(cell, directory / cell.id))}
+    left = [cell for cell in grid.cells if cell.id not in outcomes]
+    for cell in left:
+        # Starts of an earlier sweep that was killed as a whole say nothing against the cell.
+        for name in (STARTS, FAILURE):
+            (directory / cell.id / name).unlink(missing_ok=True)
+    if left:
+        engine = engine or Local()
+        about = {"grid": grid.name, "command": command, "commit": provenance.commit(), "version": __version__}
+        work = Work(directory, about, train, evaluate)
+        with Watch(left, directory, len(outcomes), getattr(engine, "workers", None), progress):
+            outcomes |= {outcome.id: outcome for outcome in engine.run(work, left)}
+    return [outcomes[cell.id] for cell in grid.cells]
+
+
+def remaining(grid: Grid, directory: Path) -> list[Cell]:
+    """The cells of a grid that have no outcome in `directory` yet."""
+    return [cell for cell in grid.cells if finished(cell, Path(directory) / cell.id) is None]
+
+
+def _prepare(grid: Grid, directory: Path, command: str) -> None:
+    check(grid, directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    known = (read(directory / SWEEP) or {"cells": []})["cells"]
+    cells = list(dict.fromkeys([*known, *(cell.id for cell in grid.cells)]))
+    write(directory / SWEEP, {"grid": grid.name, "command": command, "version": __version__, "cells": cells})
+
+
+def check(grid: Grid, directory: Path) -> None:
+    """Raises ValueError where `directory` can't take the grid: it holds something else, or cells run otherwise."""
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"the sweep's folder must be a folder, and {directory} is a file")
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / SWEEP).is_file():
+        raise ValueError(f"the sweep's folder must be new, empty, or of an earlier sweep, and {directory} holds other files")
+    for cell in grid.cells:
+        if not (directory / cell.id / files.CONFIG).is_file():
+            continue
+        there = files.read_config(directory / cell.id)
+        if _can_grow(there, cell.config):
+            there = there.changed(max_updates=cell.config.max_updates)
+        other = there.differences(cell.config)
+        if other:
+            raise ValueError(
+                f"{directory / cell.id} holds another run (there {'; '.join(other)}): choose another folder for this sweep"
+            )
+
+
+def _can_grow(there: RunConfig, asked: RunConfig) -> bool:
+    # Only a schedule that knows its end would have run otherwise from the start.
+    endless = not {there.lr_schedule, there.alpha_schedule} & {"linear", "cosine"}
+    return endless and asked.max_updates > there.max_updates

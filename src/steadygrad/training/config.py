@@ -1,0 +1,171 @@
+"""Everything a run needs, in one frozen record that is enough to run it again.
+
+A config is checked as a whole when it is made: all its faults are reported at once, each by name. It is written beside
+the run's results as JSON and reads back to an equal config.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from . import rules
+from .rules import ALGORITHMS as ALGORITHMS
+
+
+class ConfigError(ValueError):
+    """All faults of a config at once; `faults` has one sentence for each."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = tuple(faults)
+        text = faults[0] if len(faults) == 1 else "\n  ".join([f"the config has {len(faults)} faults:", *faults])
+        super().__init__(text)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The settings of one training run (`steadygrad.training.preset` fills them in by name).
+
+    Args:
+        task: a name of `steadygrad.tasks`.
+        algorithm: 'sgd', 'sgd-c' (clipped: needs `threshold`), 'sgd-r' (Ω: needs `alpha`) or 'sgd-cr' (both). It says
+            what is done to the gradient; `optimizer` says what is done with it.
+        length: each update draws one length T uniformly from low … high, both included.
+        seed: of the data, of the initial weights and of the test sequences, each with its own stream.
+        task_options: the task's own, such as {'positions': 'program'}.
+        batch: sequences in an update.
+        hidden, nonlinearity, leak: the recurrent layer; `hidden` None is the paper's number for the task.
+        init: a name of `steadygrad.init`; 'orthogonal' and 'identity' are W_rec's, the rest being as in 'basic_tanh'.
+        optimizer, lr, momentum: 'sgd', 'momentum', 'nesterov', 'rmsprop' or 'adam' (whose β₁ is `momentum`); momentum
+            None is the usual one of the optimizer.
+        threshold: the norm above which the gradient is clipped, or 'auto'.
+        nonfinite: what the clipper does where the gradient is not finite: 'skip' (None), 'shrink' or 'raise'. A run
+            without clipping ends there.
+        alpha, omega: the factor of Ω, and its convention, 'paper' or 'program'.
+        lr_schedule, alpha_schedule: a name of schedule.py, and `epoch`, the updates that make one unit of its t.
+        curriculum: lengths to begin with, or None for `length` from the start; then they grow by the factor `growth`
+            whenever the mean loss of the last `patience` updates is below `curriculum_loss`.
+        max_updates, max_seconds: where to give up.
+        check_every: updates between two tests on fresh sequences.
+        check_sequences: how many of them a test begins with; it goes on to all `test_sequences` if these promise success.
+        test_sequences, success: solved when at most the share `success` of `test_sequences` is answered wrong.
+        after_success: 'stop', or 'polish': train on for `polish` times the updates so far while the rate falls linearly
+            to 0, and keep the weights of the best test.
+        backend, dtype, threads: how it is computed. Other threads may round differently.
+
+    Example:
+        >>> config = RunConfig("temporal-order", "sgd-c", (50, 200), threshold=6.0, lr=0.001)
+        >>> config.hidden, RunConfig.from_json(config.to_json()) == config
+        (50, True)
+        >>> RunConfig("addition", "sgd", length=(200, 50), lr=-1.0)
+        Traceback (most recent call last):
+        steadygrad.training.config.ConfigError: the config has 2 faults:
+          length must be a pair of whole numbers, low before high, not (200, 50)
+          lr must be a finite number above 0, not -1.0
+
+    Reference: Pascanu, Mikolov & Bengio 2013, supplement, "Experimental setup".
+    """
+
+    task: str
+    algorithm: str = "sgd-cr"
+    length: tuple[int, int] = (50, 200)
+    seed: int = 1
+    task_options: dict[str, Any] = field(default_factory=dict[str, Any])
+    batch: int = 20
+    hidden: int | None = None
+    nonlinearity: str = "tanh"
+    leak: float = 0.0
+    init: str = "basic_tanh"
+    optimizer: str = "sgd"
+    lr: float = 0.01
+    momentum: float | None = None
+    threshold: float | str | None = None
+    nonfinite: str | None = None
+    alpha: float = 0.0
+    omega: str = "paper"
+    lr_schedule: str = "constant"
+    alpha_schedule: str = "constant"
+    epoch: int = 10_000
+    curriculum: tuple[int, int] | None = None
+    growth: float = 1.15
+    patience: int = 500
+    curriculum_loss: float = 0.15
+    max_updates: int = 5_000_000
+    max_seconds: float | None = None
+    check_every: int = 1000
+    check_sequences: int = 1000
+    test_sequences: int = 10_000
+    success: float = 0.01
+    after_success: str = "stop"
+    polish: float = 1.0
+    backend: str = "auto"
+    dtype: str = "float32"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        settled, faults = rules.examine(self)
+        if faults:
+            raise ConfigError(faults)
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def clips(self) -> bool:
+        """Whether the algorithm clips the gradient's norm."""
+        return self.algorithm in ("sgd-c", "sgd-cr")
+
+    @property
+    def regularises(self) -> bool:
+        """Whether the algorithm adds Ω."""
+        return self.algorithm in ("sgd-r", "sgd-cr")
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields as JSON has them: pairs are lists."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in self._items()}
+
+    def to_json(self) -> str:
+        """All fields as a JSON object, one a line."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RunConfig:
+        """The config of `as_dict()`. A field that is not there has its default; one that does not exist is a fault."""
+        if not isinstance(values, dict):
+            raise ConfigError([f"a config must be a JSON object, not {type(values).__name__}"])
+        known = [each.name for each in fields(cls)]
+        faults = [f"the config has no field {name!r}{_near(name, known)}" for name in values if name not in known]
+        if "task" not in values:
+            faults.append("task must be given")
+        if faults:
+            raise ConfigError(faults)
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**given)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunConfig:
+        """The config of `to_json()`."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigError([f"a config must be JSON, and this is not: {error}"]) from error
+        return cls.from_dict(values)
+
+    def changed(self, **overrides: Any) -> RunConfig:
+        """This config with other values in some fields, checked again."""
+        return dataclasses.replace(self, **overrides)
+
+    def differences(self, other: RunConfig) -> list[str]:
+        """What `other` has otherwise, field by field: 'seed is 1, not 2'."""
+        theirs = dict(other._items())
+        return [f"{name} is {mine!r}, not {theirs[name]!r}" for name, mine in self._items() if mine != theirs[name]]
+
+    def _items(self) -> list[tuple[str, Any]]:
+        return [(each.name, getattr(self, each.name)) for each in fields(self)]
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,109 @@
+"""What a run leaves on disk, and how it gets there whole.
+
+    DIR/config.json           the settings
+    DIR/metrics.jsonl         one line for each check
+    DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues
+    DIR/weights.safetensors   the best weights so far
+    DIR/checkpoints/          the last two states (checkpoint.py)
+    DIR/result.json           the verdict, once there is one
+
+A file is written beside its place and moved there: a reader sees the old one or the new one, whatever happens between.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from .config import ConfigError, RunConfig
+
+if TYPE_CHECKING:
+    from .network import Network
+
+CONFIG, METRICS, FLOW = "config.json", "metrics.jsonl", "flow.jsonl"
+WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoints"
+
+
+class MissingExtra(ImportError):
+    """A package that an optional part of the library needs is not installed."""
+
+
+def safetensors():
+    """The package of that name, which reads and writes tensors without running anything they hold."""
+    try:
+        import safetensors
+        import safetensors.torch
+    except ImportError:
+        raise MissingExtra("training needs safetensors: pip install 'steadygrad[train]'") from None
+    return safetensors
+
+
+def write(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, whole or not at all."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(error.errno, f"cannot write {path}: {error.strerror or error}") from error
+    _settle(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """Make a rename last, where the system lets folders be opened."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_config(directory: str | Path) -> RunConfig:
+    """The settings of the run in `directory`."""
+    path = Path(directory) / CONFIG
+    try:
+        return RunConfig.from_json(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{directory} must be the folder of a run, and holds no {CONFIG}") from None
+    except ConfigError as error:
+        raise ConfigError([f"{path}: {fault}" for fault in error.faults]) from error
+
+
+def write_weights(path: Path, weights: dict[str, torch.Tensor], config: RunConfig) -> None:
+    """Put weights into a file that says whose they are."""
+    from .. import __version__
+
+    about = {"task": config.task, "steadygrad": __version__}
+    write(path, safetensors().torch.save({name: each.contiguous() for name, each in weights.items()}, about))
+
+
+def load(directory: str | Path) -> Network:
+    """The network of a run, with its best weights.
+
+    Args:
+        directory: the run's folder.
+
+    Returns:
+        A `Network`, ready to be evaluated or trained on.
+    """
+    from .network import Network
+
+    network = Network(read_config(directory))
+    path = Path(directory) / WEIGHTS
+    try:
+        network.load_state_dict(safetensors().torch.load(path.read_bytes()))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there: the run has not come to its first check yet") from None
+    except (safetensors().SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{path} does not hold the weights of this run: {str(error).splitlines()[0]}") from error
+    return network

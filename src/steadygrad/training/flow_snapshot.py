@@ -1,0 +1,82 @@
+"""What the gradients do at one moment of training: Ω, the horizon, the error's norm against lag, and W_rec's spectrum.
+
+    relative_l = ‖error of step T − l‖ / ‖error of step T‖,   l = 0, stride, 2·stride, …     at most 200 values
+    ρ = max |λ_i(W_rec)|
+
+Measured on one batch of its own at the longest length of now, so that snapshots can be compared and the training is
+not touched: no gradient is kept, and the sequences come from a stream of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from ..eigen import eigenvalues
+from .network import Network
+
+LAGS = 200
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look at the gradients.
+
+    Attributes:
+        steps: the length T of the sequences it was measured on.
+        stride: the distance between two lags.
+        norms: the error's norm against lag, relative to the last step; None where it is not finite.
+        omega, active, horizon: as in `steadygrad.GradientFlow`.
+        spectral_radius: ρ(W_rec).
+        eigenvalues: of W_rec, pairs of real and imaginary part.
+    """
+
+    steps: int
+    stride: int
+    norms: list[float | None]
+    omega: float
+    active: float
+    horizon: int
+    spectral_radius: float
+    eigenvalues: list[tuple[float, float]]
+
+
+def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
+    """Measure the gradients of a network on one batch of sequences of `length`."""
+    batch = network.task.sample(network.config.batch, length, generator)
+    rnn = network.rnn
+    rnn.record = True
+    try:
+        loss = network.task.loss(network(batch), batch)
+        torch.autograd.grad(loss, [parameter for _, parameter in network.trained()])
+    finally:
+        rnn.record = False
+    flow = rnn.flow[0]
+    steps = len(batch.inputs)
+    stride = math.ceil(steps / LAGS)
+    norms = flow.norms.flip(0)
+    relative = (norms / norms[0])[::stride].tolist()
+    λ = _eigenvalues(rnn.weight_hh_l0.detach())
+    return Snapshot(
+        steps,
+        stride,
+        [_rounded(each) for each in relative],
+        flow.omega,
+        flow.active,
+        flow.horizon,
+        max(map(abs, λ)),
+        [(round(each.real, DIGITS), round(each.imag, DIGITS)) for each in λ],
+    )
+
+
+def _eigenvalues(W: torch.Tensor) -> list[complex]:
+    if not torch.isfinite(W).all():
+        return [complex(math.nan, math.nan)]
+    return eigenvalues(W).tolist()
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None

@@ -1,0 +1,64 @@
+"""The verdict of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from . import files
+from .config import RunConfig
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        solved: whether a test found at most the share `success` of the test sequences wrong.
+        updates: until the first such test, or all there were.
+        error: of the best weights on the test sequences, by the task's criterion.
+        seconds: as `updates`: until the first success, or all.
+        reason: why it ended: 'solved', 'max_updates', 'max_seconds', 'interrupted' or 'diverged: …'.
+        errors: of the best weights by every criterion ('wrong'; for regression 'absolute' and 'squared').
+        best_updates: when the best weights were tested.
+        total_updates, total_seconds: all there were, polishing included.
+    """
+
+    solved: bool
+    updates: int
+    error: float
+    seconds: float
+    reason: str
+    errors: dict[str, float]
+    best_updates: int
+    total_updates: int
+    total_seconds: float
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended because it diverged."""
+        return self.reason.startswith("diverged")
+
+    def write(self, directory: Path, config: RunConfig) -> None:
+        """Put the verdict, the settings and the versions into DIR/result.json."""
+        import torch
+
+        from .. import __version__
+
+        about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
+        text = json.dumps({**asdict(self), **about}, indent=1, ensure_ascii=False, allow_nan=False)
+        files.write(directory / files.RESULT, text.encode() + b"\n")
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Result | None:
+        """The verdict in `directory`, or None if there is none yet."""
+        path = Path(directory) / files.RESULT
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not the verdict of a run ({type(error).__name__}: {error})") from error

@@ -1,0 +1,71 @@
+"""Every output, every gradient and every measured norm of the hand-written backends against the autograd loop."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+
+import pytest
+import torch
+from recurrent_cases import CASES, CHOICES, SINGLE, Case, computed, distance
+from torch import Tensor
+
+from steadygrad.rnn import native
+
+# float64 keeps 16 digits; 50 steps of sums over at most 67 units lose three or four of them. The rest is margin.
+RELATIVE = 1e-9
+needs_kernel = pytest.mark.skipif(native.library() is None, reason="the C++ kernel is not built")
+ENGINES = ["torch", pytest.param("native", marks=needs_kernel)]
+
+
+@functools.lru_cache(maxsize=4)  # the backends of a case are tested one after the other
+def _expected(case: Case, scale: float = 1.0) -> dict[str, Tensor]:
+    return computed(case, "reference", scale=scale)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_outputs_and_gradients_equal_the_reference(engine: str, case: Case) -> None:
+    expected, found = _expected(case), computed(case, engine)
+    assert found.keys() == expected.keys()
+    far = {name: distance(found[name], expected[name]) for name in expected}
+    assert all(apart <= RELATIVE for apart in far.values()), {name: a for name, a in far.items() if not a <= RELATIVE}
+
+
+@pytest.mark.parametrize("case", CASES[::10], ids=str)
+def test_every_gradient_is_there_and_not_all_zero(fast_backend: str, case: Case) -> None:
+    # Guards the comparison above: two backends that both return nothing would agree.
+    found = computed(case, fast_backend)
+    cells = case.layers * (1 + case.bidirectional)
+    wanted = cells * (4 if case.bias else 2) + (not case.tokens) + case.h0
+    gradients = {
+        name: value for name, value in found.items() if name not in ("output", "last") and "measured" not in name
+    }
+    assert len(gradients) == wanted
+    # Without an earlier state (one step from zeros) W_hh multiplies nothing, and units of a relu may all be off.
+    if case.steps > 1 and case.nonlinearity != "relu":
+        assert all(value.abs().max() > 0 for value in gradients.values())
+
+
+def test_every_three_options_meet_in_every_combination() -> None:
+    rows = [[getattr(case, name) for name in CHOICES] for case in CASES]
+    for names in itertools.combinations(range(len(CHOICES)), 3):
+        combinations = itertools.product(*(list(CHOICES.values())[i] for i in names))
+        assert set(combinations) <= {tuple(row[i] for i in names) for row in rows}
+
+
+# float32 keeps 7 digits, and three or four are lost as above.
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", SINGLE, ids=str)
+def test_float32_equals_the_reference_in_float64(engine: str, case: Case) -> None:
+    expected, found = _expected(case, 0.01), computed(case, engine, torch.float32, scale=0.01)
+    far = {name: distance(found[name], expected[name]) for name in expected}
+    assert all(apart <= 2e-4 for apart in far.values()), {name: a for name, a in far.items() if not a <= 2e-4}
+
+
+@needs_kernel
+def test_the_kernel_uses_the_instruction_set_it_was_asked_for() -> None:
+    # test_instruction_sets.py runs this file once per set.
+    wanted = os.environ.get("STEADYGRAD_ISA")
+    assert native.instruction_set() in ({wanted} if wanted else {"baseline", "avx2", "avx512"})
