@@ -1,9 +1,11 @@
-"""What the tests of the core share: the backends, and every error of every step from a loop written by hand."""
+"""What the tests of the core share: the backends, every error of every step from a loop by hand, and Ω as it is printed."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,9 @@ from torch import Tensor
 
 import steadygrad as sg
 from steadygrad.rnn import native
+
+# Each folder may have a conftest.py. They hold no examples, and as modules to look for some in they would share one name.
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 
 needs_kernel = pytest.mark.skipif(native.library() is None, reason="the C++ kernel is not built")
 NATIVE = pytest.param("native", marks=needs_kernel)
@@ -94,3 +99,51 @@ def _cell(
 
 def _grads(tensors: list[Tensor]) -> Tensor:
     return torch.stack([torch.zeros_like(each) if each.grad is None else each.grad for each in tensors])
+
+
+OmegaAsPrinted = Callable[..., tuple[Tensor, Tensor]]
+
+
+@pytest.fixture
+def omega_as_printed() -> OmegaAsPrinted:
+    """`omega_as_printed(weight, slope, errors, …)`: Ω and its derivative by autograd, all but `weight` held constant.
+
+    Ω = mean over active pairs of (‖δ_{k+1} ∂x_{k+1}/∂x_k‖ / ‖δ_{k+1}‖ − 1)²     (Pascanu et al. 2013, eq. 9 and 10)
+    """
+
+    def value_and_gradient(weight: Tensor, *given: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        leaf = weight.clone().requires_grad_()
+        value = _printed_omega(leaf, *given, **options)
+        return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+    return value_and_gradient
+
+
+def _printed_omega(
+    weight: Tensor,
+    slope: Tensor,
+    errors: Tensor,
+    *,
+    leak: float = 0.0,
+    lengths: Tensor | None = None,
+    convention: str = "paper",
+    reverse: bool = False,
+) -> Tensor:
+    """Pair by pair, with the Jacobian as a matrix. `slope` is σ'(x_k), `errors` those of the state, all [T, B, H]."""
+    steps, batch, units = slope.shape
+    terms: list[Tensor] = []
+    for k, b in itertools.product(range(steps - 1), range(batch)):
+        sender, receiver = (k, k + 1) if reverse else (k + 1, k)
+        if lengths is not None and max(sender, receiver) >= int(lengths[b]):
+            continue
+        if leak == 0 and convention == "paper":  # the state is x: x_{k+1} = W σ(x_k) + …
+            jacobian = weight @ torch.diag(slope[receiver, b])
+        else:  # the state is h: h_{k+1} = λ h_k + (1 − λ) σ(W h_k + …)
+            jacobian = leak * torch.eye(units).to(weight) + (1 - leak) * torch.diag(slope[sender, b]) @ weight
+        error = errors[sender, b]
+        back = error @ jacobian
+        if error.square().sum() < 1e-20 or not back.any():
+            continue
+        ratio = back.norm() / error.norm()
+        terms.append(((ratio if convention == "paper" else ratio**2) - 1) ** 2)
+    return torch.stack(terms).mean() if terms else weight.sum() * 0

@@ -15,6 +15,7 @@ def test_starts_at_zero_with_one_row_per_layer_and_direction() -> None:
 
 
 def test_gradient_is_the_sum_over_the_batch(backend: str) -> None:
+    torch.manual_seed(0)
     rnn = sg.RNN(3, 5, num_layers=2, backend=backend, dtype=torch.float64)
     learned, x = sg.LearnedState(rnn), torch.randn(6, 4, 3, dtype=torch.float64)
     rnn(x, learned(4))[0].square().sum().backward()

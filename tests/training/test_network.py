@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from steadygrad import tasks
 from steadygrad.training import Network, RunConfig
 
 
@@ -43,6 +44,23 @@ def test_outputs_and_gradients_equal_torchs_rnn_read_out_at_the_steps_that_count
         if name != "bias_hh_l0":
             torch.testing.assert_close(network.rnn.get_parameter(name).grad, parameter.grad, rtol=1e-10, atol=1e-13)
     assert network.rnn.bias_hh_l0.grad is None
+
+
+@pytest.mark.parametrize("task", tasks.names())
+@pytest.mark.parametrize("every_step", [False, True])
+def test_the_gradient_by_hand_equals_autograds(task: str, every_step: bool) -> None:
+    options = {"random-permutation": {"predict": "all"}, "memorization-5bit": {"counted": "all"}}.get(task, {})
+    network = Network(config(task, task_options=options if every_step else {}))
+    batch = network.task.sample(5, 12, torch.Generator().manual_seed(3))
+    loss = network.task.loss(network(batch), batch)
+    trained = [parameter for _, parameter in network.trained()]
+    expected = torch.autograd.grad(loss, trained)
+    for parameter in trained:
+        parameter.grad = torch.ones_like(parameter)  # what an earlier update left must not be added to
+    assert network.backward(batch) == pytest.approx(loss.item(), rel=1e-14)
+    for parameter, gradient in zip(trained, expected, strict=True):
+        # float64; sums of at most 160 products, in another order
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-11, atol=1e-15)
 
 
 def test_the_second_bias_is_zero_and_not_trained() -> None:

@@ -45,6 +45,15 @@ def test_a_run_in_pieces_equals_the_run_in_one(variant: str, small: RunConfig, t
     assert_same_run(tmp_path / "one", tmp_path / "pieces")
 
 
+def test_snapshots_of_the_gradient_are_thinned_alike_in_pieces_and_in_one(small: RunConfig, tmp_path: Path) -> None:
+    # ⌈1.015 · 71⌉ = 73: after 71 updates the next is not due at 72
+    config = small.changed(max_updates=75, check_every=1, check_sequences=10, test_sequences=20)
+    assert run(config, tmp_path / "one", progress="none").updates == 75
+    for limit in (71, None):
+        run(config, tmp_path / "pieces", progress="none", resume=True, max_updates=limit)
+    assert_same_run(tmp_path / "one", tmp_path / "pieces")
+
+
 def test_a_run_killed_at_random_moments_ends_with_the_same_weights_bit_for_bit(
     small: RunConfig, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from steadygrad.checks import one_of, whole
-from steadygrad.sweep.budget import FIG7, LONGEST, TASKS, Budget
+from steadygrad.sweep.budget import BEGIN, FIG7, LONGEST, TASKS, Budget
 from steadygrad.sweep.grid import Grid
 
 BEYOND = (250, 300, 400)
@@ -37,13 +37,20 @@ def fig7(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, *
     """
     size = _budget(FIG7, budget)
     preset = overrides.pop("preset", size.presets[0])
-    return Grid.product(
-        "fig7",
-        lengths=[(length, length) for length in size.lengths],
-        presets=[preset],
-        seeds=_seeds(seeds or size.seeds),
-        **{**size.settings, "after_success": "stop", **overrides},
-    )
+    settings = dict(size.settings) if preset == "steady" else {"max_updates": size.settings["max_updates"]}
+    grids = []
+    for length in size.lengths:
+        growing = {"curriculum": (BEGIN, BEGIN) if length > BEGIN else None} if preset == "steady" else {}
+        grids.append(
+            Grid.product(
+                "fig7",
+                lengths=[(length, length)],
+                presets=[preset],
+                seeds=_seeds(seeds or size.seeds),
+                **{**settings, **growing, "after_success": "stop", **overrides},
+            )
+        )
+    return _joined("fig7", grids)
 
 
 def tasks(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:

@@ -1,7 +1,7 @@
 """One run's network and all that changes as it learns: what an update does, and what a checkpoint must hold.
 
 T ~ uniform over the lengths of now; a fresh batch of length T
-g = ∂E/∂θ + α ∂⁺Ω/∂W_rec                     (Pascanu et al. 2013, eq. 9, 10; loss.backward() adds the second)
+g = ∂E/∂θ + α ∂⁺Ω/∂W_rec                     (Pascanu et al. 2013, eq. 9, 10; the layer adds the second)
 g ← min(1, threshold/‖g‖) g                  (Algorithm 1; within optimizer.step())
 θ ← θ − lr · g                               or as the optimizer has it
 """
@@ -101,11 +101,7 @@ class Learner:
         generator = self.generator
         T = low if low == high else int(torch.randint(low, high + 1, (), generator=generator))
         batch = self.task.sample(self.config.batch, T, generator)
-        for parameter in self._parameters:
-            parameter.grad = None
-        E = self.task.loss(self.network(batch), batch)
-        E.backward()
-        loss = E.item()
+        loss = self.network.backward(batch)
         norm = self._step(loss)
         self.updates += 1
         self._observe(loss, norm)

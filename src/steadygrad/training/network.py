@@ -3,6 +3,13 @@
     h_k = σ(W_rec h_{k−1} + W_in u_k + b)        [B, H]
     y_s = V h_s + c                              [S, B, O]
 
+    ∂E/∂y = (softmax(y) − onehot(d)) / (S B)     classification, d the targets
+    ∂E/∂y = 2 (y − d) / (S B O)                  regression
+    ∂E/∂V = Σ_s Σ_b ∂E/∂y hᵀ,   ∂E/∂c = Σ_s Σ_b ∂E/∂y,   ∂E/∂h = Vᵀ ∂E/∂y
+
+These small products are worked out by hand while training: with autograd's bookkeeping they take more than twice as long
+(on one core 180 µs against 75 for 20 sequences). The tests compare both.
+
 `steadygrad.RNN` has two biases, as torch.nn.RNN has. Both would get the same gradient, and b their two steps: the
 second stays 0 and is not trained.
 """
@@ -61,27 +68,66 @@ class Network(nn.Module):
         self.rnn.bias_hh_l0.requires_grad_(False)
         self.rnn.record = False
         self._dtype = dtype
+        self._regression = task.kind == "regression"
+        self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
         self._draw(config)
 
     def forward(self, batch: tasks.Batch) -> Tensor:
         """The read-out at the steps that count: [S, B, output_size]."""
+        return self.readout(self._states(batch))
+
+    def backward(self, batch: tasks.Batch) -> float:
+        """Leave in .grad what `task.loss(network(batch), batch).backward()` would, in place of what was there.
+
+        Returns:
+            The loss E.
+        """
+        states = self._states(batch)
+        V, c = self.readout.weight, self.readout.bias
+        with torch.no_grad():
+            h = states.flatten(0, 1)
+            y = torch.addmm(c, h, V.t())
+            E, dy = _squared_error(y, batch.targets) if self._regression else _cross_entropy(y, batch.targets)
+            dh = (dy @ V).view_as(states)
+            V.grad, c.grad = dy.t() @ h, dy.sum(0)
+        for parameter in self._recurrent:
+            parameter.grad = None
+        torch.autograd.backward(states, dh)
+        return E
+
+    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters that training changes, by name."""
+        return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
+
+    def _states(self, batch: tasks.Batch) -> Tensor:
+        """The states at the steps that count: [S, B, H]."""
         inputs = batch.inputs
         if inputs.is_floating_point() and inputs.dtype != self._dtype:
             inputs = inputs.to(self._dtype)
         output, last = self.rnn(inputs)
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
-        only_last = batch.steps.start == len(inputs) - 1
-        return self.readout(last if only_last else output[batch.steps])
-
-    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The parameters that training changes, by name."""
-        return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
+        return last if batch.steps.start == len(inputs) - 1 else output[batch.steps]
 
     def _draw(self, config: RunConfig) -> None:
         generator = stream(config.seed, "init")
         if config.init in ("orthogonal", "identity"):  # these are W_rec's alone
             init.basic_tanh_(self, generator=generator)
         init.get(config.init)(self, generator=generator)
+
+
+def _cross_entropy(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+    """E and ∂E/∂y for y [S B, O] and classes [S, B]."""
+    d = targets.reshape(-1)
+    log_p = torch.log_softmax(y, 1)
+    E = nn.functional.nll_loss(log_p, d).item()
+    minus = y.new_full((len(y), 1), -1.0)
+    return E, log_p.exp_().scatter_add_(1, d.unsqueeze(1), minus).div_(len(y))
+
+
+def _squared_error(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+    """E and ∂E/∂y for y [S B, O] and values [S, B, O]."""
+    difference = y - targets.flatten(0, 1)
+    return difference.square().mean().item(), difference.mul_(2 / difference.numel())
 
 
 def stream(seed: int, *purpose: object) -> torch.Generator:
