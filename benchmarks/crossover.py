@@ -14,7 +14,7 @@ def main() -> None:
     for hidden in (32, 64, 128, 256, 512, 768, 1024, 1536, 2048):
         for batch in (1, 8, 32, 128):
             setting = Setting.make(Size(20, batch, hidden, 32, "all"))
-            times = quickest({name: steady(setting, backend=name) for name in ("native", "torch")}, 0.7, most=30)
+            times = quickest({name: steady(setting, backend=name) for name in ("native", "torch")}, 0.7)
             ratio = times["torch"] / times["native"]
             print(f"{hidden:8}{batch:8}{times['native']:12.3f}{times['torch']:12.3f}{ratio:16.2f}", flush=True)
 

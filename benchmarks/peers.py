@@ -63,8 +63,8 @@ def layer_step(layer: torch.nn.Module, setting: Setting) -> Step:
 
     def step() -> None:
         layer.zero_grad(set_to_none=True)
-        output, _ = layer(setting.inputs)
-        seen = output[-1] if setting.size.loss == "last" else output
+        output, last = layer(setting.inputs)
+        seen = last[0] if setting.size.loss == "last" else output
         (seen * setting.g).sum().backward()
 
     return step
@@ -129,8 +129,8 @@ def jax_scan(setting: Setting) -> Step | None:
             h = jnp.tanh(a + h @ w["weight_hh_l0"].T)
             return h, h
 
-        _, states = jax.lax.scan(cell, h0, projected)
-        return ((states[-1] if setting.size.loss == "last" else states) * g).sum()
+        last, states = jax.lax.scan(cell, h0, projected)
+        return ((last if setting.size.loss == "last" else states) * g).sum()
 
     gradient = jax.jit(jax.grad(loss))
     return lambda: jax.block_until_ready(gradient(weights, inputs))

@@ -124,6 +124,12 @@ def _batched(hidden: Tensor, errors: Tensor, weight_hh: Tensor) -> tuple[Tensor,
     units = hidden.shape[-1]
     if weight_hh.shape != (units, units):
         raise ValueError(f"weight_hh must be [{units}, {units}] to fit hidden, not of shape {tuple(weight_hh.shape)}")
+    for name, given in (("hidden", hidden), ("errors", errors)):
+        if not weight_hh.is_floating_point() or given.dtype != weight_hh.dtype or given.device != weight_hh.device:
+            raise ValueError(
+                f"{name} must be of weight_hh's floating-point dtype and on its device, {weight_hh.dtype} on "
+                f"{weight_hh.device}, not {given.dtype} on {given.device}"
+            )
     if hidden.dim() == 2:
         hidden, errors = hidden.unsqueeze(1), errors.unsqueeze(1)
     return hidden, errors

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     folder = args.out or args.directory
     folder.mkdir(parents=True, exist_ok=True)
     paths = save(flow.draw_norms(seen), folder / "flow") + save(flow.draw_spectrum(seen), folder / "spectrum")
-    print(f"{len(seen.updates)} snapshots over {seen.updates[-1]:,} updates, ρ(W_rec) from {seen.radii[0]:.3f} to {seen.radii[-1]:.3f}")
+    radii = f"ρ(W_rec) from {seen.radii[0]:.3f} to {seen.radii[-1]:.3f}"
+    print(f"{len(seen.updates)} snapshots over {seen.updates[-1]:,} updates, {radii}")
     for path in paths:
         print(path)
     return 0

@@ -23,7 +23,7 @@ EXAMPLES = """\
 examples:
   steadygrad sweep smoke --out runs/smoke
   steadygrad sweep tasks --budget hours --out runs/tasks --dry-run
-  steadygrad sweep --task temporal-order --length 50:200 --algorithm sgd,sgd-c,sgd-cr --seeds 1:5 --preset steady --out runs/mine
+  steadygrad sweep --task temporal-order --length 50:200 --algorithm sgd,sgd-c,sgd-cr --seeds 1:5 --out runs/mine
   steadygrad sweep fig7 --engine dask --address tcp://10.0.0.1:8786 --out /shared/fig7
 
 The same command goes on where it stopped. A finished cell is never run again. Exit code 1: some cells failed.
@@ -39,7 +39,8 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="fig7, tasks, ablation, longest or smoke; or give the axes below")
+    names = "fig7, tasks, ablation, longest or smoke; or give the axes below"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=names)
     parser.add_argument("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
     axes = parser.add_argument_group("axes of your own grid, lists with commas")
@@ -101,7 +102,8 @@ def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: st
         return sweep.run(grid, directory, engine=engine(args), command=command, progress=arguments.progress(args))
     except KeyboardInterrupt:
         done = len(grid.cells) - len(remaining(grid, directory))
-        print(f"stopped: {done} of {len(grid.cells)} cells are finished; the same command goes on with the rest", file=sys.stderr)
+        finished = f"{done} of {len(grid.cells)} cells are finished"
+        print(f"stopped: {finished}; the same command goes on with the rest", file=sys.stderr)
         raise
 
 
@@ -145,7 +147,8 @@ def _grid(args: argparse.Namespace) -> Grid:
     seeds = {} if args.seeds is None else {"seeds": axes.seeds(args.seeds)}
     if args.name is not None:
         if given:
-            raise ValueError(f"--{given[0].replace('_', '-')} must be left out with the named grid {args.name}, which has its own")
+            option = f"--{given[0].replace('_', '-')}"
+            raise ValueError(f"{option} must be left out with the named grid {args.name}, which has its own")
         return sweep.get(args.name, args.budget, **seeds, **settings)
     if not given:
         raise ValueError("a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --task")
@@ -194,7 +197,8 @@ def _dry_run(args: argparse.Namespace, grid: Grid) -> int:
     left = estimate(grid, args.out or Path(), workers)
     for cell in grid.cells:
         print(f"{cell.id}: {'at most ' + duration(left.cells[cell.id]) if cell.id in left.cells else 'finished'}")
-    kinds = Counter(cell.config.algorithm for cell in grid.cells)
-    print(f"{len(grid.cells)} cells ({', '.join(f'{number} {name}' for name, number in kinds.items())}), {len(left.cells)} left")
+    counts = Counter(cell.config.algorithm for cell in grid.cells)
+    kinds = ", ".join(f"{number} {name}" for name, number in counts.items())
+    print(f"{len(grid.cells)} cells ({kinds}), {len(left.cells)} left")
     print(f"at most {duration(left.seconds)} on {workers} cores of this machine, if nothing is solved early")
     return 0

@@ -25,7 +25,7 @@ class Pool {
       for (int64_t i = 0; i < count; ++i) work(i);
       return;
     }
-    current().start(count, std::min(threads, count), work);
+    current().start(count, std::min({threads, count, kMostHelpers}), work);
   }
 
  private:
@@ -56,9 +56,8 @@ class Pool {
       work_ = &work;
       count_ = count;
       next_.store(0);
-      helpers_ = threads - 1;
-      busy_.store(helpers_);
-      round_.fetch_add(1);
+      busy_.store(threads - 1);
+      round_.store((round_.load() / kMostHelpers + 1) * kMostHelpers + threads - 1);
     }
     wake_.notify_all();
     take();
@@ -72,13 +71,13 @@ class Pool {
   void wait(int64_t id) {
     for (int64_t seen = 0;;) {
       // The backward call follows the forward call within microseconds: look for it before going to sleep.
-      for (int spin = 0; spin < 4000 && round_.load() == seen; ++spin) pause();
+      for (int spin = 0; spin < 10000 && round_.load() == seen; ++spin) pause();
       if (round_.load() == seen) {
         std::unique_lock<std::mutex> lock(mutex_);
         wake_.wait(lock, [&] { return round_.load() != seen; });
       }
       seen = round_.load();
-      if (id < helpers_) {
+      if (id < seen % kMostHelpers) {
         take();
         busy_.fetch_sub(1);
       }
@@ -97,7 +96,9 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_;
   const std::function<void(int64_t)>* work_ = nullptr;
-  int64_t count_ = 0, helpers_ = 0;
+  int64_t count_ = 0;
+  // A round's number and how many workers it has, in one: a worker that sat out a round must not read another's.
+  static constexpr int64_t kMostHelpers = 1024;
   std::atomic<int64_t> next_{0}, busy_{0}, round_{0};
 };
 

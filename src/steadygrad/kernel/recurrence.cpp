@@ -140,6 +140,15 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
   }
 }
 
+template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) {
+  Vector<T> sums = {};
+  for (int64_t j = 0; j < n; j += kWidth<T>) {
+    const Vector<T> value = row(j) * scale;
+    sums += value * value;
+  }
+  return double(sum<T>(sums)) / (double(scale) * double(scale));
+}
+
 template <class T, class Sigma, State state>
 void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry, T* bias) {
   const int64_t H = p.hidden, B = p.batch, P = padded<T>(H);
@@ -188,23 +197,17 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
       }
       if (measure) {
         double error_sq = double(sum<T>(error_sums)), back_sq = double(sum<T>(back_sums));
-        if (sizeof(T) == 4 && !(error_sq < 1e37 && error_sq > 1e-30 && back_sq < 1e37 && back_sq > 1e-30)) {
-          // Squares this large or small leave float32: once more, each on a scale that fits.
-          const auto scale_for = [](double square) { return square < 1 ? T(0x1p60) : T(0x1p-60); };
-          const T error_scale = scale_for(error_sq), back_scale = scale_for(back_sq);
-          error_sums = back_sums = Vector<T>{};
-          for (int64_t j = 0; j < P; j += kWidth<T>) {
-            const Vector<T> back = load(c + j);
-            const Vector<T> v = (state == State::kBefore ? Sigma::derivative(load_row(h, j, H)) * back : back) * back_scale;
-            Vector<T> measured = load(d_row + j);
-            if (state != State::kBefore) measured = load(kept + r * P + j);
-            measured *= error_scale;
-            error_sums += measured * measured;
-            back_sums += v * v;
-          }
-          error_sq = double(sum<T>(error_sums)) / (double(error_scale) * double(error_scale));
-          back_sq = double(sum<T>(back_sums)) / (double(back_scale) * double(back_scale));
+        // Squares that leave float32 are added up once more, on a scale that fits; a sum of exactly 0 may be one, too.
+        const auto left_range = [](double square) { return sizeof(T) == 4 && !(square < 1e37 && square > 1e-30); };
+        const auto scale_for = [](double square) { return square < 1 ? T(0x1p60) : T(0x1p-60); };
+        if (left_range(error_sq)) {
+          const T* measured = state == State::kBefore ? d_row : kept + r * P;
+          error_sq = scaled_square<T>(scale_for(error_sq), P, [&](int64_t j) { return load(measured + j); });
         }
+        if (left_range(back_sq) && later >= 0)
+          back_sq = scaled_square<T>(scale_for(back_sq), P, [&](int64_t j) {
+            return state == State::kBefore ? Sigma::derivative(load_row(h, j, H)) * load(c + j) : load(c + j);
+          });
         p.error_sq[at + r] = hold ? 0.0 : error_sq;
         // A held step has no error of its own, and nothing travels into or out of it.
         if (later >= 0) p.back_sq[later + r] = hold || held(p, time_of(p, step + 1), slice.first + r) ? 0.0 : back_sq;
@@ -285,8 +288,9 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
         const double* f = factors + time_of(p, step) * B + slice.first;
         pack_step<T>((step - begin) * R, R, count, H, scratch, [&](int64_t r, int64_t j) {
           Vector<T> right = state ? load_row(state + r * H, j, H) : Vector<T>{};
-          if (u && f[r] < 1e30 && f[r] > -1e30) right += T(f[r]) * load(u + r * P + j);
-          else if (u)  // the factor alone may leave float32 where u is tiny; their product does not
+          const double size = u ? __builtin_fabs(f[r]) : 0.0;
+          if (size < 1e30 && size > 1e-30) right += T(f[r]) * load(u + r * P + j);
+          else if (size > 0)  // the factor alone may leave float32 where u is tiny or huge; their product does not
             for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(f[r] * double(u[r * P + j + lane]));
           return right;
         });

@@ -90,8 +90,8 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
             row[0].set_ylabel("answered wrong")
         for axes in panels.flat[max(0, len(titles) - across) : len(titles)]:
             axes.set_xlabel("updates")
-        used = {algorithm for _, algorithm, _ in runs}
-        lines = [panels.flat[0].plot([], [], color=color, label=name.upper())[0] for name, color in COLORS.items() if name in used]
+        used = [name for name in COLORS if any(algorithm == name for _, algorithm, _ in runs)]
+        lines = [panels.flat[0].plot([], [], color=COLORS[name], label=name.upper())[0] for name in used]
         figure.legend(handles=lines, loc="outside upper center", ncols=len(lines))
     return figure
 

@@ -30,7 +30,8 @@ h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
 p { max-width: 46rem; margin: .5rem 0; }
 .lead { font-size: 1.1rem; }
 figure { margin: 1rem 0; }
-figure img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; border: 1px solid var(--line); }
+figure img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px;
+  border: 1px solid var(--line); }
 figcaption, footer, .note { color: var(--quiet); font-size: .9rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; margin: .8rem 0; }
@@ -38,7 +39,8 @@ th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(
 th:first-child, td:first-child, .text { text-align: left; }
 thead th { border-bottom: 2px solid var(--line); }
 tbody tr:hover { background: var(--soft); }
-code { font: .9em ui-monospace, "SF Mono", Menlo, Consolas, monospace; background: var(--soft); padding: .1em .3em; border-radius: 4px; }
+code { font: .9em ui-monospace, "SF Mono", Menlo, Consolas, monospace; background: var(--soft); padding: .1em .3em;
+  border-radius: 4px; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem; }
 """.strip()
 

@@ -118,7 +118,7 @@ def _success(page: Page, records: Sequence[Record]) -> None:
         if len(data["lengths"]) > 1:
             page.heading(f"Success against sequence length, settings “{preset}”")
             alt = "share of seeds that solve temporal order against sequence length for SGD, SGD-C and SGD-CR"
-            page.figure(fig7.draw(data), alt, "Bars are Wilson's 95 % intervals.")
+            page.figure(fig7.draw(data), alt, f"Bars are Wilson's 95 % intervals. All runs: {tables.common(mine)}.")
             page.table(tables.success_by_length(mine))
 
 

@@ -66,7 +66,10 @@ def _fig7(records: list[Record]) -> list[str]:
         return [*parts, NOT_RUN.format("steadygrad reproduce fig7 --budget hours --records results") + "\n"]
     for preset in sorted({record["preset"] for record in records}):
         mine = [record for record in records if record["preset"] == preset]
-        about = "Temporal order, a model for each length; seeds that solve it, with Wilson's 95 % interval."
+        about = (
+            "Temporal order, a model for each length; seeds that solve it, with Wilson's 95 % interval. All runs: "
+            f"{tables.common(mine)}."
+        )
         parts += [f"**Settings `{preset}`.** {about}\n", tables.success_by_length(mine).markdown() + "\n", _source(mine)]
     return parts
 
@@ -107,6 +110,5 @@ def _source(records: Sequence[Record]) -> str:
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     hours = sum(record["result"]["total_seconds"] for record in records if record["result"]) / 3600
     commit = each(record["commit"] for record in records) or "unknown"
-    return (
-        f"<sub>{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}. Made by `{commands}`.</sub>\n"
-    )
+    facts = f"{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}"
+    return f"<sub>{facts}. Made by `{commands}`.</sub>\n"

@@ -56,17 +56,30 @@ def longest(records: Sequence[Record]) -> Table:
 
 def cells(records: Sequence[Record]) -> Table:
     """Every cell of a sweep: its verdict, or why it has none."""
+    tested = sorted({int(length) for record in records for length in record.get("generalisation", {})})
     body = []
     for record in records:
-        result = record["result"]
+        result, beyond = record["result"], record.get("generalisation", {})
         if result is None:
-            body.append([record["id"], f"failed: {record['failed']}", *([NOTHING] * 4)])
+            body.append([record["id"], f"failed: {record['failed']}", *([NOTHING] * (3 + len(tested)))])
             continue
-        verdict = "solved" if result["solved"] else result["reason"]
-        beyond = ", ".join(f"{T}: {percent(error)}" for T, error in record.get("generalisation", {}).items())
-        numbers = [f"{result['updates']:,}", minutes(result["seconds"]), percent(result["error"]), beyond or NOTHING]
-        body.append([record["id"], verdict, *numbers])
-    return Table(["cell", "verdict", "updates", "minutes", "wrong", "wrong at other lengths"], body, text=2)
+        verdict = "solved" if result["solved"] else f"not solved: {result['reason']}"
+        numbers = [f"{result['updates']:,}", minutes(result["seconds"]), percent(result["error"])]
+        errors = (percent(beyond[str(T)]) if str(T) in beyond else NOTHING for T in tested)
+        body.append([record["id"], verdict, *numbers, *errors])
+    header = ["cell", "verdict", "updates", "minutes", "wrong", *(f"at {T}" for T in tested)]
+    return Table(header, body, text=2)
+
+
+def common(records: Sequence[Record]) -> str:
+    """The settings that all records share, besides what a run has by default.
+
+    >>> common([{"config": {"lr": 0.003, "alpha": 8.0}}, {"config": {"lr": 0.003}}])
+    'lr 0.003'
+    """
+    first, *others = (record["config"] for record in records)
+    shared = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+    return ", ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in shared.items())
 
 
 def percent(share: float) -> str:

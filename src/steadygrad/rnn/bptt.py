@@ -37,7 +37,7 @@ def forward(
     if inputs.is_floating_point():
         projected = torch.nn.functional.linear(inputs, weight_ih, bias)
     else:
-        _check_tokens(inputs, weight_ih.shape[1])
+        check_tokens(inputs, weight_ih.shape[1])
         projected = torch.nn.functional.embedding(inputs, weight_ih.T)
         if bias is not None:
             projected += bias
@@ -100,7 +100,7 @@ def _errors(
         saved.output if saved.activation is None else saved.activation
     )
     arrived = torch.empty_like(deltas) if measure else None
-    norms = deltas.new_zeros(deltas.shape[:2]) if measure else None
+    norms = deltas.new_zeros(deltas.shape[:2], dtype=_wide(deltas)) if measure else None
     if leak > 0:
         deltas.mul_(1 - leak)
     order = list(_order(len(deltas), options.reverse))
@@ -135,9 +135,9 @@ def _errors(
 
 def _measured(saved: Saved, norms: Tensor, arrived: Tensor, options: Options) -> Tensor:
     steps = len(arrived)
-    error_sq = norms.double().square()
+    error_sq = norms.square()
     arrived[steps - 1 if options.reverse else 0] = 0  # the first step sends nothing to another step
-    back_sq = _norm(arrived).double().square()
+    back_sq = _norm(arrived).square()
     if saved.lengths is not None:
         # A held step has no error of its own, and nothing travels into or out of it.
         running = torch.arange(steps, device=arrived.device).unsqueeze(1) < saved.lengths
@@ -164,8 +164,11 @@ def _recurrent_gradient(
         if not options.state_is_after:
             right.mul_(nonlinearity.get(options.nonlinearity).slope(earlier))
         factors = regularizer.factors(measured[0], measured[1], options.convention).mul_(options.alpha)
-        factors = factors[:-1] if options.reverse else factors[1:]
-        right.mul_(factors.to(right.dtype).unsqueeze(-1)).add_(earlier)
+        factors = (factors[:-1] if options.reverse else factors[1:]).unsqueeze(-1)
+        # In two halves: the factor alone may leave float32 where u is tiny or huge; its root does not.
+        root = factors.abs().sqrt()
+        right.mul_(root.to(right.dtype))
+        torch.addcmul(earlier, right, (factors.sign() * root).to(right.dtype), out=right)
     gradient = later.flatten(0, 1).T @ right.flatten(0, 1)
     if saved.h0 is not None:
         gradient.addmm_(first.T, saved.h0)
@@ -173,13 +176,19 @@ def _recurrent_gradient(
 
 
 def _norm(rows: Tensor, out: Tensor | None = None) -> Tensor:
-    return cast(Any, torch.linalg).vector_norm(rows, dim=-1, out=out)
+    return cast(Any, torch.linalg).vector_norm(rows, dim=-1, dtype=_wide(rows), out=out)
+
+
+def _wide(rows: Tensor) -> torch.dtype:
+    """Squares of errors that explode or vanish leave float32. (Apple's GPUs have nothing wider.)"""
+    return torch.float32 if rows.device.type == "mps" else torch.float64
 
 
 def _order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def _check_tokens(tokens: Tensor, input_size: int) -> None:
+def check_tokens(tokens: Tensor, input_size: int) -> None:
+    """Refuses tokens outside 0 … input_size − 1 (on the CPU: elsewhere a look would have to wait for the device)."""
     if tokens.device.type == "cpu" and tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= input_size):
         raise IndexError(f"input holds a token outside 0 … {input_size - 1} (input_size is {input_size})")

@@ -7,8 +7,8 @@ What is computed is in recurrence.py; this file is what a user holds.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from ..regularizer import CONVENTIONS
 from . import recurrence
 from .nonlinearity import NONLINEARITIES
 from .options import Options
+
+_options = functools.lru_cache(maxsize=64)(Options)  # the same ones at every step, unless alpha follows a schedule
 
 
 class RNN(torch.nn.Module):
@@ -96,6 +98,7 @@ class RNN(torch.nn.Module):
             raise ValueError(f"dtype must be a floating-point type, not {dtype}")
         self.record = True
         self._recorders: list[Recorder] = []
+        self._names: list[tuple[str, ...]] = []  # of the parameters of each layer and direction
         width = self.hidden_size * (2 if bidirectional else 1)
         for layer in range(self.num_layers):
             for suffix in ("", "_reverse") if bidirectional else ("",):
@@ -109,6 +112,7 @@ class RNN(torch.nn.Module):
                 for part, shape in shapes.items():
                     empty = torch.empty(shape, device=device, dtype=dtype)
                     self.register_parameter(f"{part}_{name}", torch.nn.Parameter(empty))
+                self._names.append(tuple(f"{part}_{name}" for part in shapes))
                 self._recorders.append(Recorder(name))
         recurrence.choose(
             self.backend, self.weight_hh_l0
@@ -135,7 +139,7 @@ class RNN(torch.nn.Module):
     @property
     def all_weights(self) -> list[list[torch.nn.Parameter]]:
         """The parameters of each layer and direction, as in torch.nn.RNN."""
-        return [[getattr(self, name) for name in self._names(r.name)] for r in self._recorders]
+        return [[getattr(self, name) for name in names] for names in self._names]
 
     def reset_parameters(self) -> None:
         """Every parameter uniform in ±1/√hidden_size, drawn in torch.nn.RNN's order: the same seed, the same weights."""
@@ -150,14 +154,15 @@ class RNN(torch.nn.Module):
         self, input: Tensor | PackedSequence, hx: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Output of every step and the last states, shaped as torch.nn.RNN shapes them."""
-        device = self.weight_hh_l0.device.type
-        if torch.is_autocast_enabled(device):  # many small roundings add up over time: the layer keeps its own dtype
-            with torch.autocast(device, enabled=False):
+        weight = self.weight_hh_l0
+        device = weight.device.type
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):  # roundings would add up over time: it keeps its own dtype
                 return self.forward(self._own_dtype(input), None if hx is None else self._own_dtype(hx))
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         tokens = not input.is_floating_point()
-        self._check_input(input, tokens)
+        self._check_input(input, weight, tokens)
         batched = input.dim() == (2 if tokens else 3)
         sequence = input if batched else input.unsqueeze(0 if self.batch_first else 1)
         if self.batch_first:
@@ -175,7 +180,7 @@ class RNN(torch.nn.Module):
 
     def _forward_packed(self, packed: PackedSequence, hx: Tensor | None) -> tuple[PackedSequence, Tensor]:
         tokens = not packed.data.is_floating_point()
-        self._check_input(packed.data, tokens, packed=True)
+        self._check_input(packed.data, self.weight_hh_l0, tokens, packed=True)
         padded, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
         state = self._check_state(hx, padded.shape[1], True)
         if state is not None and packed.sorted_indices is not None:
@@ -201,31 +206,16 @@ class RNN(torch.nn.Module):
             sequence = outputs[0] if directions == 1 else torch.cat(outputs, -1)
             if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
                 sequence = self._drop(sequence, packed_lengths)
-        return sequence, torch.stack(lasts)
+        return sequence, torch.stack(lasts) if len(lasts) > 1 else lasts[0].unsqueeze(0)
 
     def _cell(self, cell: int, sequence: Tensor, h0: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        recorder = self._recorders[cell]
-        weights = [getattr(self, name) for name in self._names(recorder.name)]
-        bias_ih, bias_hh = weights[2:] if self.bias else (None, None)
-        options = Options(
-            self.nonlinearity,
-            self.leak,
-            self.bidirectional and cell % 2 == 1,
-            self._alpha,
-            self.omega,
-            self.clip_error,
-        )
+        weight_ih, weight_hh, *biases = [getattr(self, name) for name in self._names[cell]]
+        bias_ih, bias_hh = biases or (None, None)
+        reverse = self.bidirectional and cell % 2 == 1
+        options = _options(self.nonlinearity, self.leak, reverse, self._alpha, self.omega, self.clip_error)
+        recorder = self._recorders[cell] if self.record else None
         return recurrence.run(
-            sequence,
-            h0,
-            weights[0],
-            weights[1],
-            bias_ih,
-            bias_hh,
-            lengths,
-            options,
-            recorder if self.record else None,
-            self.backend,
+            sequence, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options, recorder, self.backend
         )
 
     def _drop(self, sequence: Tensor, packed_lengths: Tensor | None) -> Tensor:
@@ -236,16 +226,11 @@ class RNN(torch.nn.Module):
         dropped = torch.nn.functional.dropout(packed.data, self.dropout)
         return pad_packed_sequence(PackedSequence(dropped, packed.batch_sizes))[0]
 
-    def _names(self, cell: str) -> Iterator[str]:
-        for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if self.bias else ("weight_ih", "weight_hh"):
-            yield f"{part}_{cell}"
-
     def _own_dtype(self, given: Any) -> Any:
         floating = (given.data if isinstance(given, PackedSequence) else given).is_floating_point()
         return given.to(self.weight_hh_l0.dtype) if floating else given
 
-    def _check_input(self, input: Tensor, tokens: bool, packed: bool = False) -> None:
-        weight = self.weight_hh_l0
+    def _check_input(self, input: Tensor, weight: Tensor, tokens: bool, packed: bool = False) -> None:
         if input.device != weight.device:
             raise ValueError(f"input must be on the layer's device, {weight.device}, not on {input.device}")
         if tokens:

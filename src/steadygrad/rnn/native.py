@@ -10,6 +10,7 @@ import functools
 import math
 from ctypes import c_double, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -65,6 +66,12 @@ def library() -> ctypes.CDLL | None:
         if found.steadygrad_problem_bytes() == ctypes.sizeof(_Problem):  # else: left over from another version
             return found
     return None
+
+
+@cast(Any, torch.compiler).assume_constant_result
+def is_built() -> bool:
+    """Whether the kernel is there. A compiled graph takes the answer for granted."""
+    return library() is not None
 
 
 def instruction_set() -> str | None:

@@ -27,11 +27,11 @@ NATIVE_UNITS = 1024
 def choose(backend: str, weight_hh: Tensor) -> str:
     """The backend that computes: 'reference', 'torch' or 'native'."""
     fits = weight_hh.device.type == "cpu" and weight_hh.dtype in (torch.float32, torch.float64)
-    if backend == "native" and native.library() is None:
+    if backend == "native" and not native.is_built():
         raise RuntimeError(native.HOW_TO_GET_IT)
     if backend in ("auto", "native"):
         small = backend == "native" or weight_hh.shape[0] <= NATIVE_UNITS
-        return "native" if fits and small and native.library() is not None else "torch"
+        return "native" if fits and small and native.is_built() else "torch"
     return backend
 
 
@@ -62,12 +62,41 @@ def run(
         Output [T, B, H] and the last state [B, H]: of the last step, or of the first where `options.reverse`.
     """
     arguments = (inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options, recorder)
+    _check_fit(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh)
     chosen = choose(backend, weight_hh)
     if chosen == "reference":
         return reference.run(*arguments)
     if torch.compiler.is_compiling():
         return op.run(*arguments, chosen)
     return cast(Any, _Recurrence).apply(*arguments, native if chosen == "native" else bptt)
+
+
+def _check_fit(
+    inputs: Tensor,
+    h0: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+) -> None:
+    """The kernel reads memory as it is told to: parameters that were exchanged for others must still fit."""
+    units = weight_hh.shape[0]
+    for name, given, shape in (
+        ("weight_hh", weight_hh, (units, units)),
+        ("weight_ih", weight_ih, (units, weight_ih.shape[-1])),
+        ("bias_ih", bias_ih, (units,)),
+        ("bias_hh", bias_hh, (units,)),
+    ):
+        if given is not None and (
+            given.shape != shape or given.dtype != weight_hh.dtype or given.device != weight_hh.device
+        ):
+            raise ValueError(
+                f"{name} must be {weight_hh.dtype} of shape {shape} on {weight_hh.device} to fit the layer, "
+                f"not {given.dtype} of shape {tuple(given.shape)} on {given.device}"
+            )
+    for name, given in (("the layer's input", inputs), ("h0", h0)):
+        if given is not None and given.dtype != weight_hh.dtype and given.is_floating_point():
+            raise ValueError(f"{name} must have the dtype of weight_hh, {weight_hh.dtype}, not {given.dtype}")
 
 
 class _Recurrence(torch.autograd.Function):
@@ -103,11 +132,12 @@ class _Recurrence(torch.autograd.Function):
             ctx.engine.backward, saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None
         )
         device = saved.output.device.type
-        if torch.is_grad_enabled() or torch.is_autocast_enabled(device):  # whatever backward() was called under
-            with torch.no_grad(), torch.autocast(device, enabled=False):
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            with torch.no_grad(), torch.autocast(device, enabled=False):  # backward() was called under autocast
                 found = go_back()
         else:
-            found = go_back()
+            with torch.no_grad():
+                found = go_back()
         if ctx.recorder is not None:
             ctx.recorder.record(found.measured, ctx.options, saved.lengths)
         gradients = (
@@ -119,7 +149,7 @@ class _Recurrence(torch.autograd.Function):
             found.bias if needs[5] else None,
         )
         if torch.is_grad_enabled():  # create_graph=True: whoever differentiates these again must hear that they can't
-            gradients = cast(Any, _NotTwice).apply(grad_output, grad_last, *gradients)
+            gradients = cast(Any, _NotTwice).apply(gradients, grad_output, grad_last, *saved[:4])
         return (*gradients, None, None, None, None)
 
 
@@ -127,7 +157,8 @@ class _NotTwice(torch.autograd.Function):
     """Passes gradients on; refuses to be differentiated, where silence would mean wrong numbers."""
 
     @staticmethod
-    def forward(ctx: Any, grad_output: Tensor | None, grad_last: Tensor | None, *gradients: Tensor | None) -> Any:
+    def forward(ctx: Any, gradients: tuple[Tensor | None, ...], *came_from: Tensor | None) -> Any:
+        # What they came from makes them depend on it, which is all that autograd needs to know to come here.
         return tuple(None if each is None else each.clone() for each in gradients)
 
     @staticmethod

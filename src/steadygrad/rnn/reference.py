@@ -20,6 +20,7 @@ from torch import Tensor
 from ..flow import Recorder
 from ..regularizer import ACTIVE
 from . import nonlinearity
+from .bptt import check_tokens
 from .options import Options
 
 
@@ -37,6 +38,7 @@ def run(
     """Output [T, B, H] and the last state [B, H]."""
     steps, batch = inputs.shape[:2]
     if not inputs.is_floating_point():
+        check_tokens(inputs, weight_ih.shape[1])
         inputs = torch.nn.functional.one_hot(inputs, weight_ih.shape[1]).to(weight_ih.dtype)
     sigma = nonlinearity.get(options.nonlinearity)
     tape = _Tape(weight_hh, options, recorder, steps, batch, lengths)
@@ -88,12 +90,16 @@ class _Tape:
             return
         clip, leaky = self.options.clip_error, self.options.leak > 0
 
-        def after(error: Tensor) -> Tensor:
+        def after(error: Tensor | None) -> Tensor | None:
+            if error is None:  # nothing came back to this step
+                return None
             error = error.clamp(-clip, clip) if clip is not None and leaky else error
             self.after[step] = error.detach()
             return error
 
-        def before(error: Tensor) -> Tensor:
+        def before(error: Tensor | None) -> Tensor | None:
+            if error is None:
+                return None
             error = error.clamp(-clip, clip) if clip is not None and not leaky else error
             self.before[step] = error.detach()
             if step == 0 and self.recorder is not None:  # the last hook of the pass: every later step has been seen

@@ -50,7 +50,7 @@ BEGIN = 50
 """… lengths above this one begin at it and grow. It is beyond what SGD and SGD-C can learn, so it helps Ω alone."""
 
 FIG7: dict[str, Budget] = {
-    "demo": Budget(3, {"max_updates": 12_000, **QUICK}, lengths=(10, 20, 50)),
+    "demo": Budget(3, {"max_updates": 16_000, **QUICK}, lengths=(10, 20, 50)),
     "minutes": Budget(3, {"max_updates": 40_000, **QUICK}, lengths=EVERY_LENGTH),
     "hours": Budget(5, {"max_updates": 150_000, **QUICK}, lengths=EVERY_LENGTH),
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper",), lengths=EVERY_LENGTH),
@@ -58,7 +58,11 @@ FIG7: dict[str, Budget] = {
 
 TASKS: dict[str, Budget] = {
     "minutes": Budget(
-        1, {"max_updates": 100_000}, lengths=(50,), tasks=("temporal-order", "addition", "memorization-5bit"), ablations=("sgd-c",)
+        1,
+        {"max_updates": 100_000},
+        lengths=(50,),
+        tasks=("temporal-order", "addition", "memorization-5bit"),
+        ablations=("sgd-c",),
     ),
     "hours": Budget(5, {"max_updates": 400_000}, ("paper", "steady"), MEMORIZATION, permutation_seeds=8),
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper", "steady"), MEMORIZATION),

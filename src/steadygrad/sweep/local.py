@@ -26,7 +26,7 @@ GRACE = 20.0
 """Seconds that running cells get to write a checkpoint when the sweep is interrupted."""
 
 # One thread for each model: several would fight over the cores the other models run on.
-SINGLE_THREADED = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 def cores() -> int:
@@ -98,15 +98,20 @@ class _Slot:
 
     def __init__(self) -> None:
         self._pool: Any = None
-        self.process: int | None = None
+        self._process: Future[int] | None = None
 
     def submit(self, function: Callable[[_Cell], _Outcome], cell: _Cell) -> Future[Any]:
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self._pool is None:
             self._pool = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=SINGLE_THREADED)
-            self.process = self._pool.submit(os.getpid).result()
+            self._process = self._pool.submit(os.getpid)
         return self._pool.submit(function, cell)
+
+    def interrupt(self) -> None:
+        """Passes Ctrl-C on to the process, if it is up."""
+        if self._process is not None and self._process.done() and self._process.exception() is None:
+            os.kill(self._process.result(), signal.SIGINT)
 
     def died(self, future: Future[Any]) -> bool:
         """Whether the process is gone; a new one is then made for the next cell."""
@@ -143,6 +148,5 @@ def _leave_with(sweep: int) -> None:
 
 def _interrupt(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
     for slot, _ in running.values():
-        if slot.process is not None:
-            os.kill(slot.process, signal.SIGINT)
+        slot.interrupt()
     wait(running, timeout=GRACE)

@@ -1,0 +1,141 @@
+"""Grids: every combination once, readable ids, and settings only where an algorithm has a use for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from steadygrad.sweep import GRIDS, Grid, axes, get
+from steadygrad.sweep.budget import FIG7, TASKS
+from steadygrad.tasks import names
+from steadygrad.training import ConfigError, preset
+
+
+def test_a_product_has_every_combination_once_and_all_of_the_first_seed_first() -> None:
+    grid = Grid.product(
+        "mine",
+        tasks=["temporal-order", "addition"],
+        lengths=[(50, 50), (50, 200)],
+        algorithms=["sgd", "sgd-cr"],
+        presets=["paper", "steady"],
+        inits=["smart_tanh", "orthogonal"],
+        seeds=[3, 1],
+    )
+    assert len({cell.id for cell in grid.cells}) == len(grid.cells) == 2**6
+    assert [cell.config.seed for cell in grid.cells] == [3] * 32 + [1] * 32
+    cell = grid.cells[0]
+    assert cell.id == "temporal-order_50_sgd_paper_smart_tanh_seed3"
+    assert cell.config == preset("temporal-order", "sgd", "paper", length=(50, 50), init="smart_tanh", seed=3)
+
+
+def test_without_lengths_and_inits_a_cell_is_the_preset_itself() -> None:
+    (cell,) = Grid.product("mine", tasks=["addition"], algorithms=["sgd-cr"], presets=["paper"]).cells
+    assert cell.id == "addition_50-200_sgd-cr_paper_seed1"
+    assert cell.config == preset("addition", "sgd-cr", "paper", seed=1)
+
+
+def test_settings_of_clipping_and_omega_reach_only_the_algorithms_that_have_it() -> None:
+    everything = ["sgd", "sgd-c", "sgd-r", "sgd-cr"]
+    grid = Grid.product("mine", algorithms=everything, presets=["steady"], threshold=3.0, alpha=5.0)
+    found = {cell.config.algorithm: (cell.config.threshold, cell.config.alpha) for cell in grid.cells}
+    assert found == {"sgd": (None, 0.0), "sgd-c": (3.0, 0.0), "sgd-r": (None, 5.0), "sgd-cr": (3.0, 5.0)}
+
+
+def test_a_curriculum_reaches_only_the_lengths_it_can_grow_into() -> None:
+    lengths = [(10, 10), (12, 20), (50, 50)]
+    grid = Grid.product("mine", lengths=lengths, algorithms=["sgd"], presets=["paper"], curriculum=(10, 15))
+    assert {cell.config.length: cell.config.curriculum for cell in grid.cells} == {
+        (10, 10): None,
+        (12, 20): (10, 15),
+        (50, 50): (10, 15),
+    }
+
+
+def test_a_setting_that_no_cell_would_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^alpha must be left out: no cell of the grid would read it$"):
+        Grid.product("mine", algorithms=["sgd", "sgd-c"], alpha=2.0)
+
+
+def test_all_faults_of_all_cells_come_at_once_and_each_once() -> None:
+    with pytest.raises(ConfigError) as found:
+        Grid.product("mine", lengths=[(5, 5), (50, 50)], presets=["paper"], lr=-1.0, batch=0)
+    assert len(found.value.faults) == 3
+    for name in ("length", "lr", "batch"):
+        assert sum(fault.startswith(f"{name} must") for fault in found.value.faults) == 1
+
+
+def test_near_misses_are_named() -> None:
+    with pytest.raises(ValueError, match="did you mean 'addition'"):
+        Grid.product("mine", tasks=["adition"])
+    with pytest.raises(ValueError, match=r"algorithm must be one of .* \(did you mean 'sgd-cr'\?\)"):
+        Grid.product("mine", algorithms=["sgdcr"])
+    with pytest.raises(ValueError, match=r"preset must be one of .* \(did you mean 'steady'\?\)"):
+        Grid.product("mine", presets=["stedy"])
+    with pytest.raises(ValueError, match=r"grid must be one of .* \(did you mean 'tasks'\?\)"):
+        get("task")
+    with pytest.raises(ValueError, match=r"budget must be one of .* \(did you mean 'hours'\?\)"):
+        get("fig7", "hour")
+
+
+def test_two_cells_of_one_name_are_refused_and_a_sum_has_each_once() -> None:
+    one = Grid.product("a", seeds=[1])
+    with pytest.raises(ValueError, match="is there twice"):
+        Grid("b", one.cells + one.cells)
+    assert (one + Grid.product("b", seeds=[1, 2])).cells == one.cells + Grid.product("b", seeds=[2]).cells
+
+
+def test_fig7_has_a_model_for_every_length_algorithm_and_seed() -> None:
+    for budget, size in FIG7.items():
+        cells = get("fig7", budget).cells
+        assert len(cells) == 3 * len(size.lengths) * size.seeds
+        assert {cell.config.length for cell in cells} == {(length, length) for length in size.lengths}
+        assert {cell.config.algorithm for cell in cells} == {"sgd", "sgd-c", "sgd-cr"}
+    full = get("fig7", "full").cells
+    assert {(cell.preset, cell.config.max_updates) for cell in full} == {("paper", 5_000_000)}
+    assert len({cell.config.seed for cell in full}) == 50
+
+
+def test_the_three_algorithms_of_fig7_differ_in_clipping_and_omega_alone() -> None:
+    for cell in get("fig7", "minutes").cells:
+        own = {"algorithm": "sgd-cr", "alpha": 8.0, "threshold": 1.0, "nonfinite": "skip"}
+        assert cell.config.changed(**own) == next(
+            other.config.changed(**own)
+            for other in get("fig7", "minutes").cells
+            if other.config.algorithm == "sgd-cr"
+            and (other.config.length, other.config.seed) == (cell.config.length, cell.config.seed)
+        )
+
+
+def test_another_preset_of_fig7_is_that_preset_and_not_the_budgets_recipe() -> None:
+    for cell in get("fig7", "minutes", preset="paper", seeds=1).cells:
+        length, algorithm = cell.config.length, cell.config.algorithm
+        limits = {"max_updates": FIG7["minutes"].settings["max_updates"], "after_success": "stop"}
+        assert cell.config == preset("temporal-order", algorithm, "paper", length=length, seed=1, **limits)
+
+
+def test_tasks_and_ablation_are_every_task_as_the_paper_trains_it() -> None:
+    grid = get("tasks", "hours") + get("ablation", "hours")
+    size = TASKS["hours"]
+    for task in names():
+        mine = [cell for cell in grid.cells if cell.config.task == task]
+        expected = {(length, length) for length in size.lengths} if "memorization" in task else {(50, 200)}
+        assert {cell.config.length for cell in mine} == expected
+        rows = {(cell.preset, cell.config.algorithm) for cell in mine}
+        assert rows == {("paper", "sgd-cr"), *(("steady", name) for name in ("sgd", "sgd-c", "sgd-r", "sgd-cr"))}
+        assert len({cell.config.seed for cell in mine}) == (8 if task == "random-permutation" else 5)
+        assert {cell.test_lengths for cell in mine} == {(250, 300, 400)}
+
+
+def test_every_named_grid_can_be_made_with_other_seeds_and_settings() -> None:
+    for name in GRIDS:
+        grid = get(name, seeds=[7], max_updates=11)
+        assert {(cell.config.seed, cell.config.max_updates) for cell in grid.cells} == {(7, 11)}
+
+
+def test_axes_are_read_as_ranges_and_lists() -> None:
+    assert axes.lengths("10, 50:200") == [(10, 10), (50, 200)]
+    assert axes.seeds("1:3,2,9") == [1, 2, 3, 9]
+    for bad in ("50-200", "a", "50:", "1.5"):
+        with pytest.raises(ValueError, match=f"^length must be T or LOW:HIGH, such as 50 or 50:200, not '{bad}'$"):
+            axes.lengths(bad)
+    with pytest.raises(ValueError, match=r"^seeds must be FIRST:LAST in this order, such as 1:5, not '5:1'$"):
+        axes.seeds("5:1")
