@@ -1,7 +1,8 @@
 """One training step, forward and backward with all weight gradients, as each peer's user would write it.
 
-Every peer gets the same weights, inputs and loss: the sum of g ⊙ h over the steps that have a loss (`loss="last"`: the last
-step, as in the synthetic tasks; `loss="all"`: every step, as in language modelling).
+Every peer gets the same weights and inputs, and the same gradient g of the loss with respect to the states that have one
+(`loss="last"`: the last step, as in the synthetic tasks; `loss="all"`: every step, as in language modelling). The loss itself,
+the same for all, is left out.
 """
 
 from __future__ import annotations
@@ -61,11 +62,12 @@ class Setting:
 def layer_step(layer: torch.nn.Module, setting: Setting) -> Step:
     layer.load_state_dict(setting.weights)
 
-    def step() -> None:
-        layer.zero_grad(set_to_none=True)
+    parameters = list(layer.parameters())
+    g = setting.g.unsqueeze(0) if setting.size.loss == "last" else setting.g
+
+    def step() -> Any:
         output, last = layer(setting.inputs)
-        seen = last[0] if setting.size.loss == "last" else output
-        (seen * setting.g).sum().backward()
+        return torch.autograd.grad(last if setting.size.loss == "last" else output, parameters, g)
 
     return step
 

@@ -25,7 +25,7 @@ class Pool {
       for (int64_t i = 0; i < count; ++i) work(i);
       return;
     }
-    current().start(count, std::min({threads, count, kMostHelpers}), work);
+    current().start(count, std::min(threads, count), work);
   }
 
  private:
@@ -45,6 +45,18 @@ class Pool {
     return *pool;
   }
 
+  // One number says all that a worker must know of a round, so that it can't mix up two of them.
+  struct Ticket {
+    int64_t round, threads, count, next;
+    static constexpr int64_t kBits = 16;
+    explicit Ticket(int64_t packed)
+        : round(packed >> 3 * kBits), threads(packed >> 2 * kBits & kMask), count(packed >> kBits & kMask), next(packed & kMask) {}
+    static int64_t packed(int64_t round, int64_t threads, int64_t count) {
+      return ((round << kBits | threads) << kBits | count) << kBits;
+    }
+    static constexpr int64_t kMask = (int64_t(1) << kBits) - 1;
+  };
+
   void start(int64_t count, int64_t threads, const std::function<void(int64_t)>& work) {
     while (static_cast<int64_t>(workers_.size()) < threads - 1) {
       const int64_t id = workers_.size();
@@ -54,33 +66,37 @@ class Pool {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       work_ = &work;
-      count_ = count;
-      next_.store(0);
-      busy_.store(threads - 1);
-      round_.store((round_.load() / kMostHelpers + 1) * kMostHelpers + threads - 1);
+      done_.store(0);
+      const int64_t round = (Ticket(ticket_.load()).round + 1) & Ticket::kMask >> 1;
+      ticket_.store(Ticket::packed(round, threads, count));
     }
     wake_.notify_all();
     take();
-    while (busy_.load() > 0) pause();
+    // Only pieces that were begun are waited for: a worker that gets no core in time is not missed.
+    while (done_.load() < count) pause();
   }
 
   void take() {
-    for (int64_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*work_)(i);
+    for (;;) {
+      const Ticket mine(ticket_.fetch_add(1));
+      if (mine.next >= mine.count) return;
+      (*work_)(mine.next);
+      done_.fetch_add(1);
+    }
   }
 
   void wait(int64_t id) {
+    const auto round = [this] { return Ticket(ticket_.load()).round; };
     for (int64_t seen = 0;;) {
       // The backward call follows the forward call within microseconds: look for it before going to sleep.
-      for (int spin = 0; spin < 10000 && round_.load() == seen; ++spin) pause();
-      if (round_.load() == seen) {
+      for (int spin = 0; spin < 10000 && round() == seen; ++spin) pause();
+      if (round() == seen) {
         std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [&] { return round_.load() != seen; });
+        wake_.wait(lock, [&] { return round() != seen; });
       }
-      seen = round_.load();
-      if (id < seen % kMostHelpers) {
-        take();
-        busy_.fetch_sub(1);
-      }
+      const Ticket now(ticket_.load());
+      seen = now.round;
+      if (id < now.threads - 1 && now.next < now.count) take();
     }
   }
 
@@ -96,10 +112,7 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_;
   const std::function<void(int64_t)>* work_ = nullptr;
-  int64_t count_ = 0;
-  // A round's number and how many workers it has, in one: a worker that sat out a round must not read another's.
-  static constexpr int64_t kMostHelpers = 1024;
-  std::atomic<int64_t> next_{0}, busy_{0}, round_{0};
+  std::atomic<int64_t> ticket_{0}, done_{0};
 };
 
 }  // namespace steadygrad

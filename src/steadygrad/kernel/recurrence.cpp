@@ -31,6 +31,12 @@ int64_t time_of(const Problem& p, int64_t step) { return p.reverse ? p.steps - 1
 bool held(const Problem& p, int64_t time, int64_t row) { return p.lengths && time >= p.lengths[row]; }
 int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p) - 1) / count_slices(p); }
 
+// With the loss at the last step alone, all of an error is what arrived: v_k is the error of step k - 1, and u_k need not be
+// stored beside it.
+bool errors_tell(const Problem& p) {
+  return p.leak == 0 && p.convention == kPaper && !p.grad_output && !(p.clip_error < 1e300);
+}
+
 // Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
 // enough that both factors stay in the cache.
 constexpr int64_t kChunk = 192;
@@ -67,7 +73,7 @@ template <class T> void sizes_backward(const Problem& p, int64_t bytes[5]) {
   bytes[0] = p.hidden * padded<T>(p.hidden) * sizeof(T);
   bytes[1] = p.grad_x ? p.hidden * padded<T>(p.inputs) * sizeof(T) : 0;
   bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
-  bytes[3] = p.alpha > 0 ? bytes[2] : 0;
+  bytes[3] = p.alpha > 0 && !errors_tell(p) ? bytes[2] : 0;
   bytes[4] = count_slices(p) * Partial<T>::size(p) * sizeof(T);
 }
 
@@ -161,6 +167,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
   T* kept = carry + most_rows(p) * P;  // e_k, where a later line needs it
   const T leak = T(p.leak), keep = T(1 - p.leak), clip = T(p.clip_error);
   const bool measure = p.error_sq != nullptr, clips = p.clip_error < 1e300, keeps = state != State::kBefore || p.lengths;
+  const bool plain = !clips && !keeps;
   for (int64_t j = 0; j < P; j += kWidth<T>) store(bias + j, Vector<T>{});
   for (int64_t r = 0; r < slice.rows; ++r)
     for (int64_t j = 0; j < P; j += kWidth<T>)
@@ -177,7 +184,15 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
       T* u_row = directions && later >= 0 ? directions + ((step + 1) * slice.rows + r) * P : nullptr;
       const bool hold = held(p, time, slice.first + r);
       Vector<T> error_sums = {}, back_sums = {};
-      for (int64_t j = 0; j < P; j += kWidth<T>) {
+      if (plain && !direct && !u_row) {  // the commonest case, with nothing to decide on the way
+        for (int64_t j = 0; j < P; j += kWidth<T>) {
+          const Vector<T> d = Sigma::derivative(load_row(h, j, H)) * load(c + j);
+          store(d_row + j, d);
+          store(bias + j, load(bias + j) + d);
+          error_sums += d * d;
+        }
+        back_sums = error_sums;
+      } else for (int64_t j = 0; j < P; j += kWidth<T>) {
         const Vector<T> slope = Sigma::derivative(load_row(h, j, H));
         const Vector<T> back = load(c + j);
         const Vector<T> v = state == State::kBefore ? slope * back : back;
@@ -263,10 +278,8 @@ template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t a
   }
 }
 
-template <class T> void weights_of_slice(const Problem& p, const Shared& s, int64_t index, void* scratch_) {
-  const Slice slice(p, index);
+template <class T, class Sigma> void weights_of(const Problem& p, const Shared& s, const Slice& slice, int64_t index, T* scratch) {
   const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H), R = slice.rows;
-  T* scratch = static_cast<T*>(scratch_);
   const T* errors = static_cast<const T*>(s.errors) + slice.first * p.steps * P;
   const T* directions = s.directions ? static_cast<const T*>(s.directions) + slice.first * p.steps * P : nullptr;
   const double* factors = static_cast<const double*>(s.factors);
@@ -284,14 +297,18 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
     if (p.grad_weight_hh) {
       for (int64_t step = begin; step < end; ++step) {
         const T* state = step > 0 ? output + (time_of(p, step - 1) * B + slice.first) * H : h0 ? h0 + slice.first * H : nullptr;
-        const T* u = directions && step > 0 ? directions + step * R * P : nullptr;
+        // u_k itself, or v_k, of which it is s' times
+        const T* u = !factors || step == 0 ? nullptr : directions ? directions + step * R * P : errors + (step - 1) * R * P;
         const double* f = factors + time_of(p, step) * B + slice.first;
         pack_step<T>((step - begin) * R, R, count, H, scratch, [&](int64_t r, int64_t j) {
           Vector<T> right = state ? load_row(state + r * H, j, H) : Vector<T>{};
           const double size = u ? __builtin_fabs(f[r]) : 0.0;
-          if (size < 1e30 && size > 1e-30) right += T(f[r]) * load(u + r * P + j);
-          else if (size > 0)  // the factor alone may leave float32 where u is tiny or huge; their product does not
-            for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(f[r] * double(u[r * P + j + lane]));
+          if (!(size > 0)) return right;
+          Vector<T> turned = load(u + r * P + j);
+          if (!directions) turned *= Sigma::derivative(right);
+          if (size < 1e30 && size > 1e-30) return right + T(f[r]) * turned;
+          // The factor alone may leave float32 where u is tiny or huge; their product does not.
+          for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(f[r] * double(turned[lane]));
           return right;
         });
       }
@@ -321,6 +338,17 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
         for (int64_t j = 0; j < I; j += kWidth<T>)
           store_row(grad_x + (at + r) * I, load(scratch + r * padded<T>(I) + j), j, I);
     }
+  }
+}
+
+template <class T> void weights_of_slice(const Problem& p, const Shared& s, int64_t index, void* scratch_) {
+  const Slice slice(p, index);
+  T* scratch = static_cast<T*>(scratch_);
+  switch (p.nonlinearity) {
+    case kTanh: return weights_of<T, Tanh<T>>(p, s, slice, index, scratch);
+    case kRelu: return weights_of<T, Relu<T>>(p, s, slice, index, scratch);
+    case kSigmoid: return weights_of<T, Sigmoid<T>>(p, s, slice, index, scratch);
+    default: return weights_of<T, Identity<T>>(p, s, slice, index, scratch);
   }
 }
 

@@ -7,7 +7,6 @@ What is computed is in recurrence.py; this file is what a user holds.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -21,8 +20,6 @@ from ..regularizer import CONVENTIONS
 from . import recurrence
 from .nonlinearity import NONLINEARITIES
 from .options import Options
-
-_options = functools.lru_cache(maxsize=64)(Options)  # the same ones at every step, unless alpha follows a schedule
 
 
 class RNN(torch.nn.Module):
@@ -212,7 +209,7 @@ class RNN(torch.nn.Module):
         weight_ih, weight_hh, *biases = [getattr(self, name) for name in self._names[cell]]
         bias_ih, bias_hh = biases or (None, None)
         reverse = self.bidirectional and cell % 2 == 1
-        options = _options(self.nonlinearity, self.leak, reverse, self._alpha, self.omega, self.clip_error)
+        options = Options(self.nonlinearity, self.leak, reverse, self._alpha, self.omega, self.clip_error)
         recorder = self._recorders[cell] if self.record else None
         return recurrence.run(
             sequence, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options, recorder, self.backend

@@ -8,7 +8,7 @@ auto        native where it is built and quicker, else torch
 
 from __future__ import annotations
 
-import functools
+import contextlib
 from typing import Any, cast
 
 import torch
@@ -128,16 +128,14 @@ class _Recurrence(torch.autograd.Function):
         saved = Saved(*ctx.saved_tensors)
         needs = ctx.needs_input_grad
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5])
-        go_back = functools.partial(
-            ctx.engine.backward, saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None
-        )
+        task = (saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None)
         device = saved.output.device.type
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-            with torch.no_grad(), torch.autocast(device, enabled=False):  # backward() was called under autocast
-                found = go_back()
+        autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        if autocast or torch.is_grad_enabled():  # whatever backward() was called under
+            with torch.no_grad(), torch.autocast(device, enabled=False) if autocast else contextlib.nullcontext():
+                found = ctx.engine.backward(*task)
         else:
-            with torch.no_grad():
-                found = go_back()
+            found = ctx.engine.backward(*task)
         if ctx.recorder is not None:
             ctx.recorder.record(found.measured, ctx.options, saved.lengths)
         gradients = (

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import Empty, Queue
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,6 +23,9 @@ _Outcome = TypeVar("_Outcome")
 
 TIMEOUT = 5.0
 """Seconds to wait for a cluster's first answer."""
+
+PATIENCE = 6
+"""So many times that long until it has answered in full: Ray takes its time to begin."""
 
 # A cell gives up by itself after so many starts without an end: the engine must allow it one more to say so.
 RESTARTS = DEATHS + 1
@@ -48,7 +53,10 @@ class Dask:
         """`function` of every cell, in their order."""
         from distributed import Client
 
-        with _explained(self.name, self.address), Client(self.address, timeout=TIMEOUT, set_as_default=False) as client:
+        with (
+            _explained(self.name, self.address),
+            _in_time(lambda: Client(self.address, timeout=TIMEOUT, set_as_default=False)) as client,
+        ):
             return _through_joblib("dask", function, cells, client=client, wait_for_workers_timeout=TIMEOUT)
 
 
@@ -76,7 +84,7 @@ class Ray:
         mine = not ray.is_initialized()
         with _explained(self.name, self.address):
             if mine:
-                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+                _in_time(lambda: ray.init(address=self.address, log_to_driver=False, logging_level="ERROR"))
             try:
                 again = {"max_restarts": -1, "max_task_retries": RESTARTS}
                 return _through_joblib("ray", function, cells, ray_remote_args=again)
@@ -92,7 +100,33 @@ def _through_joblib(
 
     with parallel_config(backend, **options):
         # One cell a batch, all of them handed over at once: the engine's own scheduler spreads them over its nodes.
-        return list(Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")(delayed(function)(cell) for cell in cells))
+        parallel = Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")
+        return list(parallel(delayed(_of)(function, cell) for cell in cells))
+
+
+def _of(function: Callable[[_Cell], _Outcome], cell: _Cell) -> _Outcome:
+    # joblib's Dask backend wants a function that can be hashed, and not every callable can.
+    return function(cell)
+
+
+def _in_time(connect: Callable[[], _Outcome]) -> _Outcome:
+    """`connect()`, unless it takes too long: both engines wait without end for something that is no cluster."""
+    answers: Queue[_Outcome | Exception] = Queue()
+
+    def attempt() -> None:
+        try:
+            answers.put(connect())
+        except Exception as reason:  # to be raised where it can be heard
+            answers.put(reason)
+
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        answer = answers.get(timeout=PATIENCE * TIMEOUT)
+    except Empty:
+        raise TimeoutError(f"no answer that a cluster would give in {PATIENCE * TIMEOUT:.0f} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 @contextmanager
