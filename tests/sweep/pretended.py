@@ -25,7 +25,9 @@ def tiny(**axes: Any) -> Grid:
     return Grid.product("tiny", **{**common, **TINY, **axes})
 
 
-def pretend(config: RunConfig, directory: Path, *, solved: bool = True, max_updates: int | None = None, **_: Any) -> Result:
+def pretend(
+    config: RunConfig, directory: Path, *, solved: bool = True, max_updates: int | None = None, **_: Any
+) -> Result:
     """In place of `training.run`: a verdict without the work. Notes every call in calls.txt beside the cells."""
     directory.mkdir(exist_ok=True)
     with open(directory.parent / "calls.txt", "a", encoding="utf-8") as file:

@@ -36,7 +36,9 @@ def test_an_address_where_no_cluster_answers_is_told_in_one_sentence_and_soon(en
 
 @pytest.mark.parametrize("engine", [Dask, Ray])
 def test_a_missing_or_malformed_address_is_refused_by_name(engine: Any) -> None:
-    with pytest.raises(ClusterError, match=f"^engine {engine.name} needs the address of an existing cluster: --address "):
+    with pytest.raises(
+        ClusterError, match=f"^engine {engine.name} needs the address of an existing cluster: --address "
+    ):
         engine(None)
     pytest.importorskip("distributed" if engine is Dask else "ray")
     for bad in ("nowhere", "tcp://host", "host:port", "tcp://:8786"):

@@ -100,4 +100,10 @@ def test_a_measured_update_takes_time_and_longer_sequences_take_more(grid: Any) 
 
 
 def test_durations_are_said_in_words_that_fit() -> None:
-    assert [duration(seconds) for seconds in (0.4, 99, 101, 5900, 86_400)] == ["0 s", "99 s", "2 min", "98 min", "24.0 h"]
+    assert [duration(seconds) for seconds in (0.4, 99, 101, 5900, 86_400)] == [
+        "0 s",
+        "99 s",
+        "2 min",
+        "98 min",
+        "24.0 h",
+    ]

@@ -31,7 +31,9 @@ def fails_with_sgd(config: RunConfig, directory: Path, **options: Any) -> Result
 def swept(tmp_path: Path, grid: Any, fake: Any) -> Path:
     out = tmp_path / "out"
     cells = grid(seeds=[1, 10, 9], test_lengths=[250, 400])
-    sweep.run(cells, out, engine=Here(), progress="none", command="steadygrad sweep tiny", **{**fake, "train": fails_with_sgd})
+    sweep.run(
+        cells, out, engine=Here(), progress="none", command="steadygrad sweep tiny", **{**fake, "train": fails_with_sgd}
+    )
     return out
 
 
@@ -53,7 +55,9 @@ def test_a_record_has_all_that_is_needed_to_run_it_again(swept: Path) -> None:
 
 def test_a_failed_cell_is_a_record_without_a_result(swept: Path) -> None:
     failed = [record for record in sweep.collect(swept) if record["algorithm"] == "sgd"]
-    assert [(record["result"], record["failed"]) for record in failed] == [(None, "OSError: [Errno 28] no space left")] * 3
+    assert [(record["result"], record["failed"]) for record in failed] == [
+        (None, "OSError: [Errno 28] no space left")
+    ] * 3
 
 
 def test_records_are_sorted_by_seed_as_numbers_and_the_file_is_the_same_every_time(swept: Path, tmp_path: Path) -> None:
@@ -92,7 +96,9 @@ def test_the_commit_is_that_of_the_repository_and_tells_of_changes(tmp_path: Pat
 
     def git(*words: str) -> str:
         names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        return subprocess.run(["git", "-C", str(tmp_path), *names, *words], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *names, *words], capture_output=True, text=True, check=True
+        ).stdout
 
     assert provenance.commit(tmp_path) is None
     git("init", "-q")

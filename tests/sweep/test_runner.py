@@ -36,7 +36,7 @@ class Here:
 
 def test_a_real_grid_leaves_a_verdict_for_every_cell_and_its_errors_elsewhere(tmp_path: Path, grid: Any) -> None:
     cells = grid(seeds=[1, 2], test_lengths=[11, 13])
-    outcomes = sweep.run(cells, tmp_path / "out", engine=Local(2), **QUIET)
+    outcomes = sweep.run(cells, tmp_path / "out", engine=Here(), **QUIET)
     assert [outcome.id for outcome in outcomes] == [cell.id for cell in cells.cells]
     assert {outcome.status for outcome in outcomes} == {"finished"}
     for cell in cells.cells:
@@ -213,7 +213,9 @@ def test_a_run_that_gave_up_goes_on_if_the_limit_is_higher_now(tmp_path: Path, g
         assert (outcome.reason, outcome.updates) == ("max_updates", 6)
     lines = (out / grid().cells[0].id / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 3  # the checks after 0, 3 and 6 updates: it was not begun anew
-    with pytest.raises(ValueError, match=r"holds another run \(there max_updates is 6, not 3\)|max_updates is 3, not 2"):
+    with pytest.raises(
+        ValueError, match=r"holds another run \(there max_updates is 6, not 3\)|max_updates is 3, not 2"
+    ):
         sweep.run(grid(max_updates=2), out, engine=Here(), **QUIET)
 
 

@@ -41,7 +41,9 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
     parser.add_argument("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
     parser.add_argument("--preset", metavar="NAME", help="paper, program or steady, in place of the budget's")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)"
+    )
     sweeping.add_engine(parser)
     parser.set_defaults(run=run)
 
@@ -80,7 +82,10 @@ def _fig7(args: argparse.Namespace) -> int:
     print(f"\n{tables.success_by_length(records).plain()}\n")
     print(f"The paper: {fig7.CLAIM}\n{pages.measured(records)}\n")
     paths = figures.save("fig7", data, fig7.draw(data), out, about=about)
-    paths += [sweep.write_records(out / "records.jsonl", records), pages.of_fig7(records, command).write(out / "index.html")]
+    paths += [
+        sweep.write_records(out / "records.jsonl", records),
+        pages.of_fig7(records, command).write(out / "index.html"),
+    ]
     for path in paths:
         print(path)
     sweeping.keep(records, args.records)

@@ -45,20 +45,32 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
     axes = parser.add_argument_group("axes of your own grid, lists with commas")
     axes.add_argument("--task", metavar="LIST", help="such as temporal-order,addition")
-    axes.add_argument("--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each")
+    axes.add_argument(
+        "--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each"
+    )
     axes.add_argument("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
     axes.add_argument("--preset", metavar="LIST", help="of paper, program, steady (steady)")
     axes.add_argument("--init", metavar="LIST", help="of basic_tanh, smart_tanh, sigmoid, orthogonal, identity")
-    axes.add_argument("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
+    axes.add_argument(
+        "--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="one folder for each cell is made in it")
-    parser.add_argument("--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing"
+    )
     add_engine(parser)
     group = parser.add_argument_group("settings of every cell, each in place of the preset's")
     for name, (kind, metavar, words) in SETTINGS.items():
         # No default, so that `--curriculum none` is not the same as silence.
-        group.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=words, default=argparse.SUPPRESS)
+        group.add_argument(
+            f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=words, default=argparse.SUPPRESS
+        )
     group.add_argument(
-        "--task-option", type=arguments.task_option, metavar="NAME=VALUE", action="append", help="such as positions=program"
+        "--task-option",
+        type=arguments.task_option,
+        metavar="NAME=VALUE",
+        action="append",
+        help="such as positions=program",
     )
     parser.set_defaults(run=run)
 
@@ -175,7 +187,9 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 def _command(args: argparse.Namespace) -> str:
     """What to type to make the same records, whatever the folder and the engine."""
     words = ["steadygrad", "sweep", *([args.name] if args.name else [])]
-    axes = {name: value for name in ("budget", *AXES, "test_length", "seeds") if (value := getattr(args, name)) is not None}
+    axes = {
+        name: value for name in ("budget", *AXES, "test_length", "seeds") if (value := getattr(args, name)) is not None
+    }
     settings = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
     for name, value in {**axes, **settings}.items():
         text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()

@@ -97,7 +97,11 @@ def draw(data: FigureData) -> Figure:
         handles, labels = axes.get_legend_handles_labels()
         order = [1, 2, 3, 0]
         axes.legend(
-            [handles[at] for at in order], [labels[at] for at in order], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2
+            [handles[at] for at in order],
+            [labels[at] for at in order],
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=2,
         )
     return figure
 
@@ -119,7 +123,9 @@ def _counts(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     axes.set_axis_off()
     axes.set_ylim(len(ALGORITHMS) - 0.5, -0.5)
     name = label.split(" ")[0]
-    axes.text(-0.01, row, name, transform=axes.get_yaxis_transform(), ha="right", va="center", color=color, weight="bold")
+    axes.text(
+        -0.01, row, name, transform=axes.get_yaxis_transform(), ha="right", va="center", color=color, weight="bold"
+    )
     for length, solved, seeds in zip(lengths, one["solved"], one["seeds"], strict=True):
         axes.text(length, row, f"{solved}/{seeds}" if seeds else "–", ha="center", va="center", fontsize=8)
 

@@ -37,7 +37,9 @@ def metrics(directory: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{directory} must be the folder of a run, and holds no {path.name}") from None
     lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
     names = ("updates", *PANELS, "gradient_norm_max", "high", "seconds")
-    return {name: np.array([np.nan if line[name] is None else line[name] for line in lines], dtype=float) for name in names}
+    return {
+        name: np.array([np.nan if line[name] is None else line[name] for line in lines], dtype=float) for name in names
+    }
 
 
 def draw_run(seen: Mapping[str, Any]) -> Figure:
@@ -55,11 +57,17 @@ def draw_run(seen: Mapping[str, Any]) -> Figure:
         error, _, norm, _, radius, horizon = panels.flat
         _share(error)
         norm.plot(
-            seen["updates"], _drawable(seen["gradient_norm_max"], "log"), color=style.VERMILLION, linewidth=0.8, label="largest"
+            seen["updates"],
+            _drawable(seen["gradient_norm_max"], "log"),
+            color=style.VERMILLION,
+            linewidth=0.8,
+            label="largest",
         )
         norm.legend(loc="best")
         radius.axhline(1.0, color=style.BLACK, linewidth=0.8)
-        horizon.plot(seen["updates"], seen["high"], color=style.GREY, linewidth=0.9, linestyle="--", label="longest length")
+        horizon.plot(
+            seen["updates"], seen["high"], color=style.GREY, linewidth=0.9, linestyle="--", label="longest length"
+        )
         horizon.legend(loc="best")
         for axes in panels[1]:
             axes.set_xlabel("updates")

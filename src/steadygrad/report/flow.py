@@ -121,7 +121,9 @@ def draw_spectrum(flow: Flow) -> Figure:
         cloud = flow.eigenvalues[kept]
         when = np.broadcast_to(flow.updates[kept, None], cloud.shape)
         points = {"c": when.ravel(), "cmap": "viridis_r", "norm": scale, "linewidths": 0}
-        colors = plane.scatter(cloud.real.ravel(), cloud.imag.ravel(), s=7, alpha=0.75, zorder=3, rasterized=True, **points)
+        colors = plane.scatter(
+            cloud.real.ravel(), cloud.imag.ravel(), s=7, alpha=0.75, zorder=3, rasterized=True, **points
+        )
         last = flow.eigenvalues[-1]
         plane.scatter(last.real, last.imag, s=20, c="none", edgecolors=style.BLACK, linewidths=0.8, zorder=4)
         _plane(plane, flow)

@@ -28,7 +28,9 @@ def of(directory: Path) -> Page:
         return of_sweep(directory)
     if (directory / files.CONFIG).is_file():
         return of_run(directory)
-    raise FileNotFoundError(f"{directory} must be the folder of a sweep or of a run, and holds no {SWEEP} or {files.CONFIG}")
+    raise FileNotFoundError(
+        f"{directory} must be the folder of a sweep or of a run, and holds no {SWEEP} or {files.CONFIG}"
+    )
 
 
 def of_run(directory: Path) -> Page:
@@ -107,7 +109,9 @@ def measured(records: Sequence[Record]) -> str:
         beyond = (lengths > fig7.BEYOND) & (seeds > 0)
         if beyond.any():
             parts.append(f"{name} {int(solved[beyond].sum())} of {int(seeds[beyond].sum())} runs")
-    return f"Measured beyond {fig7.BEYOND} steps: {', '.join(parts)} solved the task." if parts else "Nothing was run yet."
+    return (
+        f"Measured beyond {fig7.BEYOND} steps: {', '.join(parts)} solved the task." if parts else "Nothing was run yet."
+    )
 
 
 def _success(page: Page, records: Sequence[Record]) -> None:
@@ -130,7 +134,9 @@ def _learning(page: Page, directory: Path, records: Sequence[Record]) -> None:
             runs.append((title, record["algorithm"], curves.metrics(directory / record["id"])))
     if runs:
         page.heading("How every run learned")
-        page.figure(curves.draw_sweep(runs), "share of test sequences answered wrong against updates, one line for each run")
+        page.figure(
+            curves.draw_sweep(runs), "share of test sequences answered wrong against updates, one line for each run"
+        )
 
 
 def _flow(page: Page, directory: Path) -> None:

@@ -70,7 +70,11 @@ def _fig7(records: list[Record]) -> list[str]:
             "Temporal order, a model for each length; seeds that solve it, with Wilson's 95 % interval. All runs: "
             f"{tables.common(mine)}."
         )
-        parts += [f"**Settings `{preset}`.** {about}\n", tables.success_by_length(mine).markdown() + "\n", _source(mine)]
+        parts += [
+            f"**Settings `{preset}`.** {about}\n",
+            tables.success_by_length(mine).markdown() + "\n",
+            _source(mine),
+        ]
     return parts
 
 

@@ -79,7 +79,9 @@ def common(records: Sequence[Record]) -> str:
     """
     first, *others = (record["config"] for record in records)
     shared = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
-    return ", ".join(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in shared.items())
+    return ", ".join(
+        f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in shared.items()
+    )
 
 
 def percent(share: float) -> str:

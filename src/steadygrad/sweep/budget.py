@@ -1,9 +1,9 @@
 """How much is run: the numbers that make the difference between minutes and weeks, in one place.
 
-    demo      two to three minutes on two cores      the effect, at lengths 10, 20 and 50
-    minutes   about ten                              the effect, at all lengths
-    hours     a night                                enough seeds to believe it
-    full      weeks                                  the paper's protocol: 50 seeds, up to 5·10⁶ updates
+demo      two to three minutes on two cores      the effect, at lengths 10, 20 and 50
+minutes   about ten                              the effect, at all lengths
+hours     a night                                enough seeds to believe it
+full      weeks                                  the paper's protocol: 50 seeds, up to 5·10⁶ updates
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A grid of runs: task × lengths × algorithm × preset × initialisation × seed, each cell a config and a readable name.
 
-    temporal-order_50-200_sgd-cr_steady_seed1       one model for all lengths from 50 to 200
-    temporal-order_50_sgd_paper_smart_tanh_seed3    a model for length 50 alone, with another initialisation
+temporal-order_50-200_sgd-cr_steady_seed1       one model for all lengths from 50 to 200
+temporal-order_50_sgd_paper_smart_tanh_seed3    a model for length 50 alone, with another initialisation
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The grids that have a name, and how large each budget makes them.
 
-    fig7       temporal order, a model for each length, SGD, SGD-C and SGD-CR          (Pascanu et al. 2013, Fig. 7)
-    tasks      every task as the paper does it: one model for 50 to 200 steps (memorization: one for each of four
-               lengths), the settings `paper` and `steady`, tested at 250, 300 and 400 steps
-    ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), and without both (sgd)
-    longest    how long a sequence `steady` can learn, tested at twice that length
-    smoke      a few seconds, to see that all is well
+fig7       temporal order, a model for each length, SGD, SGD-C and SGD-CR          (Pascanu et al. 2013, Fig. 7)
+tasks      every task as the paper does it: one model for 50 to 200 steps (memorization: one for each of four
+           lengths), the settings `paper` and `steady`, tested at 250, 300 and 400 steps
+ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), and without both (sgd)
+longest    how long a sequence `steady` can learn, tested at twice that length
+smoke      a few seconds, to see that all is well
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def described(outcome: Outcome) -> str:
             "%", " %"
         )
     share = f"{outcome.error:.1%}".replace("%", " %")
-    return f"not solved: {outcome.reason} after {outcome.updates:,} updates ({duration(outcome.seconds)}, {share} wrong)"
+    return (
+        f"not solved: {outcome.reason} after {outcome.updates:,} updates ({duration(outcome.seconds)}, {share} wrong)"
+    )
 
 
 class Watch:
@@ -90,7 +92,9 @@ class Watch:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.style == "none":
             return
         self._stop.set()

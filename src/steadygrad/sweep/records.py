@@ -72,7 +72,9 @@ def read_records(path: Path) -> list[Record]:
             record = json.loads(line)
             record["id"], record["result"], record["task"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}, line {number}, must be a record of a sweep ({type(error).__name__}: {error})") from None
+            raise ValueError(
+                f"{path}, line {number}, must be a record of a sweep ({type(error).__name__}: {error})"
+            ) from None
         records.append(record)
     return records
 

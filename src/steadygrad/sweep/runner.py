@@ -1,7 +1,7 @@
 """From a grid to its records: what is finished is left alone, the rest is run, and a failure is a record too.
 
-    DIR/sweep.json    the grid's name, the command, and the ids of all its cells
-    DIR/CELL/         one folder for each (`steadygrad.sweep.cell`)
+DIR/sweep.json    the grid's name, the command, and the ids of all its cells
+DIR/CELL/         one folder for each (`steadygrad.sweep.cell`)
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def check(grid: Grid, directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"the sweep's folder must be a folder, and {directory} is a file")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / SWEEP).is_file():
-        raise ValueError(f"the sweep's folder must be new, empty, or of an earlier sweep, and {directory} holds other files")
+        raise ValueError(
+            f"the sweep's folder must be new, empty, or of an earlier sweep, and {directory} holds other files"
+        )
     for cell in grid.cells:
         if not (directory / cell.id / files.CONFIG).is_file():
             continue

@@ -1,0 +1,100 @@
+"""RESULTS.md comes from the records alone, and this repository's own is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_up import record, write_lines
+
+from steadygrad import cli
+from steadygrad.report import results
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_repositorys_own_page_is_what_its_records_give() -> None:
+    page = ROOT / "RESULTS.md"
+    if not page.exists():
+        pytest.skip("this copy has no RESULTS.md")
+    assert not results.stale(ROOT / "results", page), f"make it again: {results.COMMAND}"
+
+
+def test_without_records_every_part_says_how_to_run_it(tmp_path: Path) -> None:
+    page = results.render(tmp_path)
+    assert page.count("Not run yet: `steadygrad ") == 3
+    assert "|" not in page
+
+
+def test_the_page_has_the_counts_the_medians_the_errors_and_the_command(tmp_path: Path) -> None:
+    write_lines(tmp_path / "tasks.jsonl", [record(seed=seed, solved=seed < 5) for seed in range(1, 6)])
+    write_lines(tmp_path / "ablation.jsonl", [record(algorithm="sgd-c", seed=seed, solved=False) for seed in (1, 2)])
+    lengths = [(T, T) for T in (10, 200)]
+    write_lines(tmp_path / "fig7.jsonl", [record(length=each, grid="fig7") for each in lengths])
+    write_lines(tmp_path / "longest.jsonl", [record(length=(50, 1000), generalisation={"1000": 0.0, "2000": 0.0004})])
+    page = results.render(tmp_path)
+    assert "Not run yet" not in page
+    # Seeds 1 to 4 solved it, after 1,000 to 4,000 updates and 1 to 4 minutes.
+    assert "| temporal-order | 50–200 | steady | 4/5 | 2,500 | 2.5 | 0.10 % | 0.20 % | 0.75 % (worst 1.20 %) |" in page
+    assert "| temporal-order | 50–200 | steady without Ω | 0/2 | > 40,000 | – | – | – | – |" in page
+    assert "| SGD-CR (clipping and Ω) | 1/1 (21–100 %) | 1/1 (21–100 %) |" in page
+    assert "| temporal-order | 50–1000 | steady | 1/1 | 1,000 | 1 | 0 % | 0.04 % |" in page
+    assert "7 runs, 0.2 core-hours, 2026-11-15, on A fine processor (2 threads), commit abc1234." in page
+    assert "Made by `steadygrad reproduce tasks --budget hours`" in page
+
+
+def test_presets_of_fig7_have_tables_of_their_own(tmp_path: Path) -> None:
+    write_lines(tmp_path / "fig7.jsonl", [record(length=(10, 10), preset=preset) for preset in ("paper", "steady")])
+    page = results.render(tmp_path)
+    assert page.index("**Settings `paper`.**") < page.index("**Settings `steady`.**")
+    assert page.count("| algorithm | T = 10 |") == 2
+
+
+def test_a_page_is_stale_as_soon_as_a_record_changes(tmp_path: Path) -> None:
+    folder, page = tmp_path / "results", tmp_path / "RESULTS.md"
+    write_lines(folder / "tasks.jsonl", [record()])
+    assert results.stale(folder, page)  # there is none yet
+    page.write_text(results.render(folder), encoding="utf-8")
+    assert not results.stale(folder, page)
+    write_lines(folder / "tasks.jsonl", [record(solved=False)])
+    assert results.stale(folder, page)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "COMMANDS", tuple(dict.fromkeys((*cli.COMMANDS, "report"))))
+
+
+@pytest.mark.usefixtures("command")
+def test_the_command_writes_the_page_and_checks_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, page = tmp_path / "results", tmp_path / "RESULTS.md"
+    write_lines(folder / "tasks.jsonl", [record()])
+    words = ["report", "--results", str(folder), "--write", str(page)]
+    assert cli.main([*words, "--check"]) == 1
+    assert not page.exists()
+    assert cli.main(words) == 0
+    assert page.read_text(encoding="utf-8") == results.render(folder)
+    assert cli.main([*words, "--check"]) == 0
+    assert "is up to date" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "one of DIR and --results must be given, and not both"),
+        (["runs", "--results", "results"], "one of DIR and --results must be given, and not both"),
+        (["nowhere"], "must be the folder of a sweep or of a run"),
+        (["--results", "nowhere"], "--results must be a folder of records, and nowhere is none"),
+        (["runs", "--check"], "--write and --check must be left out without --results"),
+        (["--results", "results", "--out", "a.html"], "--out must be left out with --results"),
+    ],
+)
+def test_bad_words_are_one_sentence_and_exit_code_2(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["report", *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.splitlines()) == 1
