@@ -136,10 +136,9 @@ def sweep_folder(folder: Path) -> Path:
     failed.mkdir()
     (failed / "cell.json").write_text(json.dumps({**about, "id": "broken", "config": config.as_dict()}))
     (failed / "failed.json").write_text(json.dumps({"reason": "ValueError: no luck"}))
-    ids = [each["id"] for each in records]
-    (folder / "sweep.json").write_text(
-        json.dumps({"grid": "mine", "command": "steadygrad sweep mine", "cells": [*ids, "broken", "later"]})
-    )
+    ids = [*(each["id"] for each in records), "broken", "later"]
+    about = {"grid": "mine", "command": "steadygrad sweep mine", "cells": ids}
+    (folder / "sweep.json").write_text(json.dumps(about))
     return folder
 
 
@@ -167,7 +166,7 @@ def test_a_table_is_the_same_in_markdown_html_and_text() -> None:
     assert table.markdown().splitlines() == ["| a | b |", "|---|--:|", "| x\\|y | 1 |", "| z | 22 |"]
     assert table.plain().splitlines() == ["a     b", "x|y   1", "z    22"]
     assert Reader(table.html()).cells == ["x|y", "1", "z", "22"]
-    with pytest.raises(ValueError, match="^a table's row must have 2 entries, not 1"):
+    with pytest.raises(ValueError, match=r"^a table's row must have 2 entries, not 1"):
         Table(["a", "b"], [["x"]])
 
 

@@ -13,20 +13,8 @@ import pytest
 from steadygrad import cli, sweep
 from steadygrad.commands import sweep as command
 
-TINY = [
-    "--hidden",
-    "4",
-    "--max-updates",
-    "2",
-    "--check-every",
-    "2",
-    "--check-sequences",
-    "20",
-    "--test-sequences",
-    "20",
-    "--after-success",
-    "stop",
-]
+LITTLE = "--hidden 4 --max-updates 2 --check-every 2 --check-sequences 20 --test-sequences 20 --after-success stop"
+TINY = LITTLE.split(" ")
 Say = Callable[..., tuple[int, str, str]]
 
 

@@ -46,7 +46,7 @@ def fig7(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, *
                 "fig7",
                 lengths=[(length, length)],
                 presets=[preset],
-                seeds=_seeds(seeds or size.seeds),
+                seeds=_seeds(seeds, size.seeds),
                 **{**settings, **growing, "after_success": "stop", **overrides},
             )
         )
@@ -90,7 +90,7 @@ def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, 
             lengths=[(size.lengths[0], length)],
             algorithms=["sgd-cr"],
             presets=size.presets,
-            seeds=_seeds(seeds or size.seeds),
+            seeds=_seeds(seeds, size.seeds),
             test_lengths=(length, 2 * length),
             **{**size.settings, **overrides},
         )
@@ -110,7 +110,7 @@ def smoke(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, 
     one_of("budget of smoke", budget, ("minutes",))
     settings = {"max_updates": 1500, "check_every": 500, "after_success": "stop", **overrides}
     common = {"lengths": [(10, 10)], "presets": ["steady"], "test_lengths": (11,)}
-    return Grid.product("smoke", **common, seeds=_seeds(seeds or 2), **settings)
+    return Grid.product("smoke", **common, seeds=_seeds(seeds, 2), **settings)
 
 
 GRIDS: dict[str, Callable[..., Grid]] = {
@@ -153,7 +153,7 @@ def _by_task(
                 lengths=lengths,
                 algorithms=algorithms,
                 presets=presets,
-                seeds=_seeds(seeds or number),
+                seeds=_seeds(seeds, number),
                 test_lengths=BEYOND,
                 **{**size.settings, **overrides},
             )
@@ -167,8 +167,10 @@ def _joined(name: str, grids: Sequence[Grid]) -> Grid:
     return Grid(name, tuple(sorted(cells, key=lambda cell: cell.config.seed)))
 
 
-def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
-    return seeds if isinstance(seeds, Sequence) else range(1, whole("seeds", seeds) + 1)
+def _seeds(asked: int | Sequence[int] | None, usual: int) -> Sequence[int]:
+    if isinstance(asked, Sequence):
+        return asked
+    return range(1, (usual if asked is None else whole("seeds", asked)) + 1)
 
 
 def _budget(table: dict[str, Any], name: str) -> Any:

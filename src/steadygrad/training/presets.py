@@ -57,15 +57,17 @@ STEADY: Settings = {
     "after_success": "polish",
     "max_updates": 400_000,
 }
+# Where a state must be kept exactly rather than latched: an orthogonal start, steps scaled by Adam, and less of Ω.
+EXACT: Settings = {"init": "orthogonal", "optimizer": "adam", "alpha": 0.5}
 STEADY_BY_TASK: dict[str, Settings] = {
     "temporal-order": {},
     "temporal-order-3bit": {},
     # a mean squared error: 0.04 is what a constant answer earns, 0.00024 what 99 % within 0.04 take
-    "addition": {"alpha": 2.0, "curriculum_loss": 0.001},
-    "multiplication": {"alpha": 2.0, "curriculum_loss": 0.001},
+    "addition": {**EXACT, "lr": 0.0005, "curriculum": (10, 15), "curriculum_loss": 0.003},
+    "multiplication": {**EXACT, "lr": 0.0005, "curriculum": (10, 15), "curriculum_loss": 0.003},
     "random-permutation": {},
-    "memorization-5bit": {"curriculum": (5, 10)},
-    "memorization-20bit": {"curriculum": (5, 10)},
+    "memorization-5bit": {**EXACT, "lr": 0.001, "curriculum": (2, 3), "curriculum_loss": 0.05},
+    "memorization-20bit": {**EXACT, "lr": 0.001, "curriculum": (2, 3), "curriculum_loss": 0.05},
 }
 
 PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {
