@@ -30,7 +30,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/step.py --write results/bench.json
 
 results: $(READY)
-	$(BIN)/steadygrad report --results results --write RESULTS.md
+	$(BIN)/steadygrad report --results results --write RESULTS.md --readme README.md
 
 clean:
 	rm -rf .venv build demo src/*.egg-info src/steadygrad/kernel/recurrence.so

@@ -10,7 +10,7 @@ EXAMPLES = """\
 examples:
   steadygrad report runs/fig7/cells                            one self-contained page: runs/fig7/cells/index.html
   steadygrad report --results results --write RESULTS.md       make RESULTS.md of the records
-  steadygrad report --results results --write RESULTS.md --check   exit code 1 if it is not what the records give
+  steadygrad report --results results --write RESULTS.md --readme README.md --check   exit code 1 if one is stale
 """
 
 
@@ -27,6 +27,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="a page whose table of speed is filled in, too")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
     parser.set_defaults(run=run)
 
@@ -39,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
         if args.out is not None:
             raise ValueError("--out must be left out with --results: the page is --write FILE")
         return _results(args)
-    if args.write is not None or args.check:
-        raise ValueError("--write and --check must be left out without --results")
+    if args.write is not None or args.readme is not None or args.check:
+        raise ValueError("--write, --readme and --check must be left out without --results")
     from ..paper import style
     from ..report import pages
 
@@ -50,15 +51,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _results(args: argparse.Namespace) -> int:
-    from ..report import results
+    from ..report import results, speed
 
     if not args.results.is_dir():
         raise FileNotFoundError(f"--results must be a folder of records, and {args.results} is none")
-    page = args.write or Path("RESULTS.md")
-    if args.check:
-        stale = results.stale(args.results, page)
-        print(f"{page} is {'stale: make it again with ' + results.COMMAND if stale else 'up to date'}")
-        return int(stale)
-    page.write_text(results.render(args.results), encoding="utf-8")
-    print(page)
-    return 0
+    pages = {args.write or Path("RESULTS.md"): results.render(args.results)}
+    if args.readme is not None:
+        pages[args.readme] = speed.filled(args.readme.read_text(encoding="utf-8"), args.results)
+    stale = [page for page, text in pages.items() if not page.is_file() or page.read_text(encoding="utf-8") != text]
+    for page, text in pages.items():
+        if args.check:
+            print(f"{page} is {'stale: make it again with ' + results.COMMAND if page in stale else 'up to date'}")
+        else:
+            page.write_text(text, encoding="utf-8")
+            print(page)
+    return int(args.check and bool(stale))

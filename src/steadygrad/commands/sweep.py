@@ -138,8 +138,11 @@ def keep(records: Sequence[Any], folder: Path | None) -> None:
     """Adds records to folder/GRID.jsonl."""
     from .. import sweep
 
-    for grid in sorted({record["grid"] for record in records}) if folder is not None else ():
-        print(sweep.write_records(folder / f"{grid}.jsonl", [record for record in records if record["grid"] == grid]))
+    if folder is None:
+        return
+    for grid in sorted({record["grid"] for record in records}):
+        mine = [record for record in records if record["grid"] == grid]
+        print(sweep.write_records(folder / f"{grid}.jsonl", mine))
 
 
 def verdict(outcomes: Sequence[Outcome]) -> int:

@@ -37,6 +37,9 @@ WITHOUT = {
 """What an algorithm lacks of SGD-CR, in the order of the table."""
 
 
+Key = tuple[str, tuple[int, int], str, str]
+
+
 @dataclass(frozen=True)
 class Row:
     """What is known of a task at some length, under a preset, by an algorithm.
@@ -84,14 +87,15 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     >>> str(row.success), row.minutes, row.errors
     ('1/1', 1.5, {400: [0.004]})
     """
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[Key, list[Mapping[str, Any]]] = {}
     for record in records:
-        key = record["task"], tuple(record["length"]), record["preset"], record["algorithm"]
+        low, high = record["length"]
+        key = record["task"], (low, high), record["preset"], record["algorithm"]
         groups.setdefault(key, []).append(record)
     return [_row(*key, groups[key]) for key in sorted(groups, key=_order)]
 
 
-def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _order(key: Key) -> tuple[Any, ...]:
     task, length, preset, algorithm = key
     return names().index(task), length, preset, list(WITHOUT).index(algorithm)
 

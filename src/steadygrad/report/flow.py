@@ -128,7 +128,7 @@ def draw_spectrum(flow: Flow) -> Figure:
         plane.scatter(last.real, last.imag, s=20, c="none", edgecolors=style.BLACK, linewidths=0.8, zorder=4)
         _plane(plane, flow)
         bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
-        bar.solids.set_alpha(1.0)
+        bar.set_alpha(1.0)
         bar.ax.set_title("updates", fontsize=8)
         radius.plot(flow.updates, flow.radii, color=style.BLUE)
         radius.axhline(1.0, color=style.BLACK, linewidth=1.0)

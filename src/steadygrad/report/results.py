@@ -3,6 +3,7 @@
     results/fig7.jsonl       Fig. 7
     results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
     results/longest.jsonl    past the paper
+    results/bench.json       the speed of a training step
 
 The page can be made again at any time; `stale` says whether it would come out otherwise.
 """
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from steadygrad.paper import fig7
-from steadygrad.report import tables
+from steadygrad.report import speed, tables
 from steadygrad.sweep.records import read_records
 
-COMMAND = "steadygrad report --results results --write RESULTS.md"
+COMMAND = "make results"
 HEADER = f"""<!-- Made by `{COMMAND}` from the records in results/. Do not edit: change the records, or the code. -->
 
 # Results
@@ -48,6 +49,9 @@ def render(folder: Path) -> str:
         *_fig7(by_grid["fig7"]),
         *_tasks([*by_grid["tasks"], *by_grid["ablation"]]),
         *_longest(by_grid["longest"]),
+        "## Speed\n",
+        "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes.\n",
+        speed.render(folder),
     ]
     return "\n".join(parts)
 

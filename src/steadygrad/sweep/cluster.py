@@ -8,6 +8,7 @@ every node sees.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +85,7 @@ class Ray:
         mine = not ray.is_initialized()
         with _explained(self.name, self.address):
             if mine:
-                _in_time(lambda: ray.init(address=self.address, log_to_driver=False, logging_level="ERROR"))
+                _in_time(lambda: ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR))
             try:
                 again = {"max_restarts": -1, "max_task_retries": RESTARTS}
                 return _through_joblib("ray", function, cells, ray_remote_args=again)
@@ -100,7 +101,7 @@ def _through_joblib(
 
     with parallel_config(backend, **options):
         # One cell a batch, all of them handed over at once: the engine's own scheduler spreads them over its nodes.
-        parallel = Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")
+        parallel: Any = Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")  # pyright: ignore[reportArgumentType]
         return list(parallel(delayed(_of)(function, cell) for cell in cells))
 
 

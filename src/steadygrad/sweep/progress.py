@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from types import TracebackType
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from steadygrad.checks import one_of
 from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
@@ -71,7 +71,7 @@ class Watch:
         directory: Path,
         done: int = 0,
         workers: int | None = None,
-        style: Literal["auto", "plain", "none"] = "auto",
+        style: str = "auto",
         stream: TextIO | None = None,
     ) -> None:
         self.style = one_of("progress", style, STYLES)

@@ -70,8 +70,10 @@ def read_records(path: Path) -> list[Record]:
             continue
         try:
             record = json.loads(line)
-            record["id"], record["result"], record["task"]
-        except (ValueError, KeyError, TypeError) as error:
+            missing = {"id", "task", "result"} - record.keys()
+            if missing:
+                raise KeyError(", ".join(sorted(missing)))
+        except (ValueError, KeyError, AttributeError) as error:
             raise ValueError(
                 f"{path}, line {number}, must be a record of a sweep ({type(error).__name__}: {error})"
             ) from None

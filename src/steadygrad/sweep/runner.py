@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from steadygrad import __version__
 from steadygrad.sweep import provenance
@@ -38,7 +38,7 @@ def run(
     *,
     engine: Engine | None = None,
     command: str = "",
-    progress: Literal["auto", "plain", "none"] = "auto",
+    progress: str = "auto",
     train: Callable[..., Any] | None = None,
     evaluate: Callable[..., Any] | None = None,
 ) -> list[Outcome]:
