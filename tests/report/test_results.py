@@ -60,12 +60,6 @@ def test_a_page_is_stale_as_soon_as_a_record_changes(tmp_path: Path) -> None:
     assert results.stale(folder, page)
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "COMMANDS", tuple(dict.fromkeys((*cli.COMMANDS, "report"))))
-
-
-@pytest.mark.usefixtures("command")
 def test_the_command_writes_the_page_and_checks_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, page = tmp_path / "results", tmp_path / "RESULTS.md"
     write_lines(folder / "tasks.jsonl", [record()])
@@ -78,7 +72,6 @@ def test_the_command_writes_the_page_and_checks_it(tmp_path: Path, capsys: pytes
     assert "is up to date" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("command")
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -86,7 +79,7 @@ def test_the_command_writes_the_page_and_checks_it(tmp_path: Path, capsys: pytes
         (["runs", "--results", "results"], "one of DIR and --results must be given, and not both"),
         (["nowhere"], "must be the folder of a sweep or of a run"),
         (["--results", "nowhere"], "--results must be a folder of records, and nowhere is none"),
-        (["runs", "--check"], "--write and --check must be left out without --results"),
+        (["runs", "--check"], "--write, --readme and --check must be left out without --results"),
         (["--results", "results", "--out", "a.html"], "--out must be left out with --results"),
     ],
 )
