@@ -17,7 +17,6 @@ Three theorems follow, and one does not:
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import torch
@@ -95,9 +94,9 @@ def conditions(weight_hh: Tensor, nonlinearity: str, leak: float = 0.0) -> Condi
     sigma_max = torch.linalg.matrix_norm(W, 2).item()
     jacobian_rho = spectral_radius(leak * torch.eye(W.shape[0], dtype=W.dtype) + (1 - leak) * gamma * W)
     decisive = jacobian_rho if nonlinearity == "identity" else gamma * sigma_max
-    # Singular values and well-conditioned eigenvalues carry an error of about H·eps: an orthogonal matrix must not
-    # seem to explode because its σ_max came out as 1 + 2e-16.
-    slack = 8 * W.shape[0] * sys.float_info.epsilon
+    # Singular values and well-conditioned eigenvalues carry an error of about H·eps, eps that of the weights as they were
+    # given: an orthogonal matrix must not seem to explode because its σ_max came out as 1 + 1e-7.
+    slack = 8 * W.shape[0] * torch.finfo(weight_hh.dtype if weight_hh.is_floating_point() else W.dtype).eps
     return Conditions(
         rho=rho,
         sigma_max=sigma_max,

@@ -1,0 +1,22 @@
+"""The names a user is promised are there, and the rooms open when they are asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import steadygrad as sg
+
+
+@pytest.mark.parametrize("room", ["analysis", "data", "dynamics", "init", "tasks", "training"])
+def test_every_room_is_an_attribute(room: str) -> None:
+    code = f"import steadygrad as sg; print(sg.{room}.__name__, {room!r} in dir(sg))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [f"steadygrad.{room}", "True"]
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'analysys'"):
+        _ = sg.analysys  # pyright: ignore[reportAttributeAccessIssue]
