@@ -19,19 +19,11 @@ from torch import Tensor
 
 from .. import regularizer
 from . import nonlinearity
-from .options import Gradients, Options, Saved, Wanted
+from .options import Given, Gradients, Options, Saved, Wanted
 
 
-def forward(
-    inputs: Tensor,
-    h0: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-    lengths: Tensor | None,
-    options: Options,
-) -> Saved:
+def forward(given: Given, options: Options) -> Saved:
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
     sigma = nonlinearity.get(options.nonlinearity)
     bias = bias_ih + bias_hh if bias_ih is not None and bias_hh is not None else None
     if inputs.is_floating_point():

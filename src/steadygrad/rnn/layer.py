@@ -19,7 +19,7 @@ from ..flow import GradientFlow, Recorder
 from ..regularizer import CONVENTIONS
 from . import recurrence
 from .nonlinearity import NONLINEARITIES
-from .options import Options
+from .options import Given, Options
 
 
 class RNN(torch.nn.Module):
@@ -211,9 +211,8 @@ class RNN(torch.nn.Module):
         reverse = self.bidirectional and cell % 2 == 1
         options = Options(self.nonlinearity, self.leak, reverse, self._alpha, self.omega, self.clip_error)
         recorder = self._recorders[cell] if self.record else None
-        return recurrence.run(
-            sequence, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options, recorder, self.backend
-        )
+        given = Given(sequence, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths)
+        return recurrence.run(given, options, recorder, self.backend)
 
     def _drop(self, sequence: Tensor, packed_lengths: Tensor | None) -> Tensor:
         if packed_lengths is None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from .options import Gradients, Options, Saved, Wanted
+from .options import Given, Gradients, Options, Saved, Wanted
 
 _SUFFIXES = (".so", ".dylib", ".dll")
 _NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}
@@ -80,16 +80,8 @@ def instruction_set() -> str | None:
     return kernel.steadygrad_isa().decode() if kernel else None
 
 
-def forward(
-    inputs: Tensor,
-    h0: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-    lengths: Tensor | None,
-    options: Options,
-) -> Saved:
+def forward(given: Given, options: Options) -> Saved:
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
     steps, batch = inputs.shape[:2]
     hidden = weight_hh.shape[0]
     output = torch.empty(steps, batch, hidden, dtype=weight_hh.dtype)

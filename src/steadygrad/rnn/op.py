@@ -13,28 +13,15 @@ from torch import Tensor
 
 from ..flow import Recorder
 from . import bptt, native
-from .options import Gradients, Options, Saved, Wanted
+from .options import Given, Gradients, Options, Saved, Wanted
 
 _ENGINES: dict[str, Any] = {"native": native, "torch": bptt}
 _NOBODY = -1
 
 
-def run(
-    inputs: Tensor,
-    h0: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-    lengths: Tensor | None,
-    options: Options,
-    recorder: Recorder | None,
-    backend: str,
-) -> tuple[Tensor, Tensor]:
+def run(given: Given, options: Options, recorder: Recorder | None, backend: str) -> tuple[Tensor, Tensor]:
     number = _NOBODY if recorder is None else recorder.number
-    output, last, _ = torch.ops.steadygrad.recurrence(
-        inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, *_spelled(options), number, backend
-    )
+    output, last, _ = torch.ops.steadygrad.recurrence(*given, *_spelled(options), number, backend)
     return output, last
 
 
@@ -69,7 +56,8 @@ def recurrence(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Output, last state, and the activation that leaky units need on the way back (empty for others)."""
     options = Options(nonlinearity, leak, reverse, alpha, convention, clip_error)
-    saved = _ENGINES[backend].forward(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options)
+    given = Given(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths)
+    saved = _ENGINES[backend].forward(given, options)
     activation = saved.activation if saved.activation is not None else saved.output.new_empty(0)
     return saved.output, saved.output[0 if reverse else -1].clone(), activation
 

@@ -28,6 +28,18 @@ class Options:
         return self.leak > 0 or self.convention == "program"
 
 
+class Given(NamedTuple):
+    """What one layer and direction computes from: the one signature of all backends, with `Options`."""
+
+    inputs: Tensor  # [T, B, I], or integer tokens [T, B] in place of one-hot vectors
+    h0: Tensor | None  # [B, H]; None is zeros
+    weight_ih: Tensor  # [H, I]
+    weight_hh: Tensor  # [H, H]
+    bias_ih: Tensor | None  # [H]; either both or none
+    bias_hh: Tensor | None  # [H]
+    lengths: Tensor | None  # [B] int64: the steps past a sequence's length hold its state
+
+
 class Saved(NamedTuple):
     """What the backward pass needs of the forward pass."""
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..flow import Recorder
 from . import bptt, native, op, reference
-from .options import Options, Saved, Wanted
+from .options import Given, Options, Saved, Wanted
 
 BACKENDS = ("auto", "reference", "torch", "native")
 
@@ -37,24 +37,12 @@ def choose(backend: str, weight_hh: Tensor) -> str:
 
 
 def run(
-    inputs: Tensor,
-    h0: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-    lengths: Tensor | None,
-    options: Options,
-    recorder: Recorder | None = None,
-    backend: str = "auto",
+    given: Given, options: Options, recorder: Recorder | None = None, backend: str = "auto"
 ) -> tuple[Tensor, Tensor]:
     """h_k for every step, and the last of them.
 
     Args:
-        inputs: [T, B, I], or integer tokens [T, B] in place of one-hot vectors.
-        h0: [B, H]; None is zeros.
-        weight_ih, weight_hh, bias_ih, bias_hh: [H, I], [H, H], [H], [H] or both None.
-        lengths: [B] int64: the steps past a sequence's length hold its state.
+        given: inputs, initial state, weights and lengths.
         options: how it is computed.
         recorder: where the backward pass leaves what it measured; None: it measures nothing.
         backend: one of `BACKENDS`.
@@ -62,62 +50,45 @@ def run(
     Returns:
         Output [T, B, H] and the last state [B, H]: of the last step, or of the first where `options.reverse`.
     """
-    arguments = (inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options, recorder)
-    _check_fit(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh)
-    chosen = choose(backend, weight_hh)
+    _check_fit(given)
+    chosen = choose(backend, given.weight_hh)
     if chosen == "reference":
-        return reference.run(*arguments)
+        return reference.run(given, options, recorder)
     if torch.compiler.is_compiling():
-        return op.run(*arguments, chosen)
-    return cast(Any, _Recurrence).apply(*arguments, native if chosen == "native" else bptt)
+        return op.run(given, options, recorder, chosen)
+    # One by one: autograd looks for tensors among the arguments, not inside them.
+    return cast(Any, _Recurrence).apply(*given, options, recorder, native if chosen == "native" else bptt)
 
 
-def _check_fit(
-    inputs: Tensor,
-    h0: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-) -> None:
+def _check_fit(given: Given) -> None:
     """The kernel reads memory as it is told to: parameters that were exchanged for others must still fit."""
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, _ = given
     units = weight_hh.shape[0]
-    for name, given, shape in (
+    for name, tensor, shape in (
         ("weight_hh", weight_hh, (units, units)),
         ("weight_ih", weight_ih, (units, weight_ih.shape[-1])),
         ("bias_ih", bias_ih, (units,)),
         ("bias_hh", bias_hh, (units,)),
     ):
-        if given is not None and (
-            given.shape != shape or given.dtype != weight_hh.dtype or given.device != weight_hh.device
+        if tensor is not None and (
+            tensor.shape != shape or tensor.dtype != weight_hh.dtype or tensor.device != weight_hh.device
         ):
             raise ValueError(
                 f"{name} must be {weight_hh.dtype} of shape {shape} on {weight_hh.device} to fit the layer, "
-                f"not {given.dtype} of shape {tuple(given.shape)} on {given.device}"
+                f"not {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
             )
-    for name, given in (("the layer's input", inputs), ("h0", h0)):
-        if given is not None and given.dtype != weight_hh.dtype and given.is_floating_point():
-            raise ValueError(f"{name} must have the dtype of weight_hh, {weight_hh.dtype}, not {given.dtype}")
+    for name, tensor in (("the layer's input", inputs), ("h0", h0)):
+        if tensor is not None and tensor.dtype != weight_hh.dtype and tensor.is_floating_point():
+            raise ValueError(f"{name} must have the dtype of weight_hh, {weight_hh.dtype}, not {tensor.dtype}")
 
 
 class _Recurrence(torch.autograd.Function):
     """BPTT by hand. `engine` is the module that computes: `native` or `bptt`."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        h0: Tensor | None,
-        weight_ih: Tensor,
-        weight_hh: Tensor,
-        bias_ih: Tensor | None,
-        bias_hh: Tensor | None,
-        lengths: Tensor | None,
-        options: Options,
-        recorder: Recorder | None,
-        engine: Any,
-    ) -> tuple[Tensor, Tensor]:
-        saved: Saved = engine.forward(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, options)
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        *tensors, options, recorder, engine = arguments
+        saved: Saved = engine.forward(Given(*tensors), options)
         ctx.save_for_backward(*saved)
         ctx.options, ctx.recorder, ctx.engine = options, recorder, engine
         ctx.set_materialize_grads(False)  # a gradient of None is a whole tensor that need not be read

@@ -21,21 +21,12 @@ from ..flow import Recorder
 from ..regularizer import ACTIVE
 from . import nonlinearity
 from .bptt import check_tokens
-from .options import Options
+from .options import Given, Options
 
 
-def run(
-    inputs: Tensor,
-    h0: Tensor | None,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-    lengths: Tensor | None,
-    options: Options,
-    recorder: Recorder | None,
-) -> tuple[Tensor, Tensor]:
+def run(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, Tensor]:
     """Output [T, B, H] and the last state [B, H]."""
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
     steps, batch = inputs.shape[:2]
     if not inputs.is_floating_point():
         check_tokens(inputs, weight_ih.shape[1])
