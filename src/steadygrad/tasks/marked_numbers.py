@@ -10,7 +10,7 @@ j could fall together and leave one mark only; it is given to i alone. Counted f
 
     i ∈ {0, …, ⌊T'/10⌋ − 1},   j ∈ {⌊T'/10⌋, …, ⌊T'/2⌋ − 1},
 
-which is what the authors' program draws. The program, too, halves the sum and does not halve the product.
+which is, up to rounding, what the authors' program draws. The program, too, halves the sum and does not halve the product.
 """
 
 from __future__ import annotations
