@@ -92,11 +92,12 @@ def test_an_estimate_counts_only_what_is_left_and_no_less_than_the_longest_cell(
     assert Estimate({}, 2).seconds == 0.0
 
 
-def test_a_measured_update_takes_time_and_longer_sequences_take_more(grid: Any) -> None:
-    (short,) = grid(algorithms=["sgd-cr"], lengths=[(10, 10)], hidden=50).cells
-    (long,) = grid(algorithms=["sgd-cr"], lengths=[(800, 800)], hidden=50).cells
-    # 80 times the steps: far above what a busy machine could hide.
-    assert 0 < seconds_per_update(short.config, 5) < seconds_per_update(long.config, 5)
+def test_a_measured_update_holds_its_share_of_a_test(grid: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,) = grid(algorithms=["sgd-cr"], hidden=5, check_sequences=40, check_every=8).cells
+    assert seconds_per_update(cell.config, 2) > 0
+    clock = iter([0.0, 10.0, 20.0, 24.0])  # five updates in ten seconds, then a test in four
+    monkeypatch.setattr("steadygrad.sweep.estimate.time.perf_counter", lambda: next(clock))
+    assert seconds_per_update(cell.config, 5) == pytest.approx(10 / 5 + 4 / 8)
 
 
 def test_durations_are_said_in_words_that_fit() -> None:
