@@ -219,6 +219,24 @@ def test_flow_is_of_the_last_backward_pass(backend: str) -> None:
     torch.testing.assert_close(rnn.flow.norms, 2 * first, rtol=1e-14, atol=0)
 
 
+def test_flow_that_was_asked_for_does_not_change_with_later_passes(backend: str) -> None:
+    rnn, x = layer(backend), sequence()
+    loss_of_all(rnn(x)[0]).backward()
+    asked = rnn.flow
+    before = asked.norms.clone()
+    for factor in (2, 3, 4):  # the layer keeps two tensors and fills them in turn
+        (factor * loss_of_all(rnn(x)[0])).backward()
+    assert torch.equal(asked.norms, before)
+    torch.testing.assert_close(rnn.flow.norms, 4 * before, rtol=1e-14, atol=0)
+
+
+def test_flow_follows_sequences_of_another_shape(backend: str) -> None:
+    rnn = layer(backend)
+    for steps in (9, 4, 9):
+        loss_of_all(rnn(sequence()[:steps])[0]).backward()
+        assert rnn.flow.norms.shape == (steps,)
+
+
 def test_clipped_errors_are_measured_as_they_travel_on(backend: str) -> None:
     rnn = layer(backend, clip_error=0.01)
     loss_of_all(rnn(sequence())[0]).backward()

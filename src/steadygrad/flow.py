@@ -14,7 +14,7 @@ import itertools
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -153,13 +153,18 @@ def _single(values: list[_T]) -> _T | list[_T]:
 
 
 class Recorder:
-    """Where a backward pass leaves what it measured. Holds numbers only: never a graph, never the layer."""
+    """Where a backward pass leaves what it measured. Holds numbers only: never a graph, never the layer.
+
+    It keeps two tensors of the last shape and fills them in turn: a new one at every step would cost more than the
+    measurement. What it gives away is therefore a copy.
+    """
 
     _numbers = itertools.count()
     _alive: ClassVar[weakref.WeakValueDictionary[int, Recorder]] = weakref.WeakValueDictionary()
 
-    def __init__(self, name: str, last: CellFlow | None = None) -> None:
-        self.name, self.last = name, last
+    def __init__(self, name: str, seen: tuple[Tensor, Options, Tensor | None] | None = None) -> None:
+        self.name, self._seen = name, seen
+        self._spare: Tensor | None = None
         self.number = next(self._numbers)
         self._alive[self.number] = self
 
@@ -168,8 +173,25 @@ class Recorder:
         """The recorder of that number, if it is still there: how a compiled graph refers to it."""
         return cls._alive.get(number)
 
-    def record(self, measured: Tensor, options: Options, lengths: Tensor | None) -> None:
-        self.last = CellFlow(self.name, measured, options, lengths)
+    @property
+    def last(self) -> CellFlow | None:
+        """What the last backward pass left; None before the first."""
+        if self._seen is None:
+            return None
+        measured, options, lengths = self._seen
+        return CellFlow(self.name, measured.transpose(1, 2).clone(), options, lengths)
 
-    def __reduce__(self) -> tuple[type[Recorder], tuple[str, CellFlow | None]]:
-        return Recorder, (self.name, self.last)  # a copy is another recorder: it must have its own number
+    def room(self, batch: int, steps: int) -> Tensor:
+        """Where to write what is measured, [2, B, T] float64; the caller's alone until it is recorded."""
+        room, self._spare = self._spare, None
+        if room is None or room.shape != (2, batch, steps):
+            room = torch.empty(2, batch, steps, dtype=torch.float64)
+        return room
+
+    def record(self, measured: Tensor, options: Options, lengths: Tensor | None) -> None:
+        """Take in [2, B, T]: squared norms of the errors, and of what each step sends back."""
+        before, self._seen = self._seen, (measured, options, lengths)
+        self._spare = None if before is None else before[0]
+
+    def __reduce__(self) -> tuple[type[Recorder], tuple[Any, ...]]:
+        return Recorder, (self.name, self._seen)  # a copy is another recorder: it must have its own number

@@ -88,7 +88,12 @@ def random_values(case: Case, draw: np.random.Generator, dtype: Any) -> Values:
 def run(kernel: Any, problem: type[Any], case: Case, values: Values, walls: bool, missing: int = 0) -> dict[str, Array]:
     """Forward and backward through the kernel; the output is `missing` entries too short."""
     T, B, H, I, dtype = case.steps, case.batch, case.hidden, case.inputs, values.weight_hh.dtype
-    shapes: dict[str, tuple[int, ...]] = {"output": (T * B * H - missing,), "error_sq": (T, B), "back_sq": (T, B)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "output": (T * B * H - missing,),
+        "last": (B, H),
+        "error_sq": (B, T),
+        "back_sq": (B, T),
+    }
     shapes |= {"grad_weight_ih": (H, I), "grad_weight_hh": (H, H), "grad_bias": (H,), "grad_h0": (B, H)}
     shapes |= {"activation": (T, B, H)} if case.leak > 0 else {}
     shapes |= {"grad_x": (T, B, I)} if values.tokens is None else {}

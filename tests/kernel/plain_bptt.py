@@ -61,7 +61,7 @@ def sigma(name: str, a: Array) -> tuple[Array, Array]:
 def plain_bptt(case: Case, values: Values) -> dict[str, Array]:
     """Outputs, gradients and squared norms by the names they have in problem.hpp."""
     T, B, H, I = case.steps, case.batch, case.hidden, case.inputs
-    found = {"output": np.zeros((T, B, H)), "error_sq": np.zeros((T, B)), "back_sq": np.zeros((T, B))}
+    found = {"output": np.zeros((T, B, H)), "error_sq": np.zeros((B, T)), "back_sq": np.zeros((B, T))}
     found |= {"grad_x": np.zeros((T, B, I)), "grad_h0": np.zeros((B, H)), "grad_weight_ih": np.zeros((H, I))}
     found |= {"grad_weight_hh": np.zeros((H, H)), "grad_bias": np.zeros(H)}
     pairs = [pair for row in range(B) for pair in _sequence(case, values, row, found)]
@@ -72,6 +72,7 @@ def plain_bptt(case: Case, values: Values) -> dict[str, Array]:
         else:
             c = 4 * (back_sq / error_sq - 1) / error_sq
         found["grad_weight_hh"] += case.alpha / len(active) * c * np.outer(left, right)
+    found["last"] = found["output"][0 if case.reverse else -1]
     return found
 
 
@@ -113,14 +114,14 @@ def _sequence(case: Case, values: Values, row: int, found: dict[str, Array]) -> 
         if k + 1 < length:
             v = back if state_is_after else slopes[k] * back
             later = times[k + 1]
-            found["back_sq"][later, row] = v @ v
+            found["back_sq"][row, later] = v @ v
             right = v if state_is_after else slopes[k] * v
-            pairs.append((float(found["error_sq"][later, row]), float(v @ v), delta, right))
+            pairs.append((float(found["error_sq"][row, later]), float(v @ v), delta, right))
         e = back + direct[t]
         e = np.clip(e, -clip, clip) if leak > 0 else e
         delta = slopes[k] * e
         delta = delta if leak > 0 else np.clip(delta, -clip, clip)
-        found["error_sq"][t, row] = e @ e if state_is_after else delta @ delta
+        found["error_sq"][row, t] = e @ e if state_is_after else delta @ delta
         found["grad_x"][t, row] = delta @ W_ih
         found["grad_weight_ih"] += np.outer(delta, u[k])
         found["grad_weight_hh"] += np.outer(delta, h[k])

@@ -1,4 +1,4 @@
-// The library's C functions: pick the instruction set, share out the slices, work out Omega's factors in between.
+// The library's C functions: pick the instruction set, share out the slices, count Omega's pairs in between.
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -176,14 +176,17 @@ SG_API int steadygrad_backward(const Problem* problem, int is_double) {
   s.errors = memory.take(bytes[2]);
   s.directions = memory.take(bytes[3]);
   s.partial = memory.take(bytes[4]);
-  s.factors = memory.take(factors);
+  s.factors = static_cast<double*>(memory.take(factors));
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
   k.pack_backward(p, s);
   Pool::run(slices, p.threads, [&](int64_t slice) {
     FlushTiny flush;
     k.backward(p, s, slice, scratches + slice * scratch);
   });
-  if (s.factors) k.omega_factors(p, static_cast<double*>(s.factors));
+  if (s.factors) {
+    const int64_t active = k.active_pairs(p);
+    s.share = active > 0 ? p.alpha / double(active) : 0.0;
+  }
   if (p.grad_weight_hh || p.grad_weight_ih || p.grad_bias || p.grad_x) {
     Pool::run(slices, p.threads, [&](int64_t slice) {
       FlushTiny flush;

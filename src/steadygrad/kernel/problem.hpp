@@ -27,6 +27,7 @@ struct Problem {
   const void* bias_hh;      // [H]; null: none
   void* output;             // [T, B, H], h_k
   void* activation;         // [T, B, H], s(a_k): only for leaky units, else null
+  void* last;               // [B, H], the final state
   // backward
   int64_t convention;
   double alpha, clip_error;    // clip_error: infinity for none
@@ -37,8 +38,9 @@ struct Problem {
   void* grad_weight_ih;
   void* grad_weight_hh;
   void* grad_bias;             // [H], of both biases
-  double* error_sq;            // [T, B]: squared norm of the error at each step; null: not measured (alpha must be 0)
-  double* back_sq;             // [T, B]: squared norm of what step k sends back to k-1
+  // [B, T], not [T, B]: threads that run side by side, each with its own rows, would fight over the cache's lines.
+  double* error_sq;            // squared norm of the error at each step; null: not measured (alpha must be 0)
+  double* back_sq;             // squared norm of what step k sends back to k-1
 };
 
 // Rows of a batch never meet before the weight gradients, so a batch is cut into slices that run alone. The cut depends on
@@ -59,7 +61,8 @@ struct Shared {
   void *bias;                       // b_ih + b_hh, padded
   void *errors;                     // [slice][T * rows, padded H]: the error before the nonlinearity, of every step
   void *directions;                 // the same shape: Omega's right-hand factor u
-  void *factors;                    // [T, B]: alpha / N * c_k, once N is known
+  double *factors;                  // [B, T]: share * c_k, or null without Omega
+  double share;                     // alpha / N, once the number N of active pairs is known
   void *partial;                    // [slice]: one slice's sums of the weight gradients
 };
 
@@ -72,7 +75,7 @@ struct Kernel {
   void (*pack_backward)(const Problem&, Shared&);
   void (*forward)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*backward)(const Problem&, const Shared&, int64_t slice, void* scratch);
-  void (*omega_factors)(const Problem&, double* factors);
+  int64_t (*active_pairs)(const Problem&);
   void (*weights)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*reduce)(const Problem&, const Shared&);
   int64_t (*scratch_bytes)(const Problem&);

@@ -14,23 +14,39 @@ template <class T>
 void pack(int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n, T* panels) {
   for (int64_t first = 0; first < N; first += kPanel<T>) {
     const int64_t width = padded<T>(N - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
-    for (int64_t k = 0; k < K; ++k, panels += width)
-      for (int64_t j = 0; j < width; ++j) panels[j] = first + j < N ? source[k * step_k + (first + j) * step_n] : T(0);
+    const int64_t columns = N - first < width ? N - first : width;
+    if (columns < width) __builtin_memset(panels, 0, K * width * sizeof(T));
+    if (step_n == 1) {
+      for (int64_t k = 0; k < K; ++k) __builtin_memcpy(panels + k * width, source + k * step_k + first, columns * sizeof(T));
+    } else {
+      for (int64_t j = 0; j < columns; ++j)
+        for (int64_t k = 0; k < K; ++k) panels[k * width + j] = source[k * step_k + (first + j) * step_n];
+    }
+    panels += K * width;
   }
 }
 
-// One block: C[0..M, 0..V vectors] (+)= A[0..M, 0..K] panel. Entry (m, k) of A is a[m * step_m + k * step_k].
-template <class T, int M, int V>
-inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panel, T* c, int64_t row_c, bool add) {
+// What a product is added to: rows of `row` entries, 0 for the same row each time; null for nothing.
+template <class T> struct Start {
+  const T* values = nullptr;
+  int64_t row = 0;
+  Start at(int64_t m, int64_t n) const { return values ? Start{values + m * row + n, row} : Start{}; }
+};
+
+// One block: C[0..M, 0..V vectors] = start + A[0..M, 0..K] B. Entry (m, k) of A is a[m * step_m + k * step_k]; the rows of B are
+// row_b entries apart, in panels as many as the block is wide.
+template <class T, int M, int V, bool kPacked>
+inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* b_row, int64_t row_b, T* c, int64_t row_c,
+                  Start<T> start) {
   Vector<T> sums[M][V];
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) sums[m][v] = add ? load(c + m * row_c + v * kWidth<T>) : Vector<T>{};
-  for (int64_t k = 0; k < K; ++k, a += step_k, panel += V * kWidth<T>) {
+    for (int v = 0; v < V; ++v) sums[m][v] = start.values ? load(start.values + m * start.row + v * kWidth<T>) : Vector<T>{};
+  for (int64_t k = 0; k < K; ++k, a += step_k, b_row += kPacked ? V * kWidth<T> : row_b) {
     Vector<T> b[V];
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) b[v] = load(panel + v * kWidth<T>);
+    for (int v = 0; v < V; ++v) b[v] = load(b_row + v * kWidth<T>);
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m)
 #pragma GCC unroll 2
@@ -42,10 +58,11 @@ inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T
     for (int v = 0; v < V; ++v) store(c + m * row_c + v * kWidth<T>, sums[m][v]);
 }
 
-template <class T, int V>
-void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panel, T* c, int64_t row_c, bool add) {
+template <class T, int V, bool kPacked>
+void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* b, int64_t row_b, T* c, int64_t row_c,
+          Start<T> start) {
   switch (M) {
-#define SG_CASE(m) case m: block<T, m, V>(K, a, step_m, step_k, panel, c, row_c, add); break;
+#define SG_CASE(m) case m: block<T, m, V, kPacked>(K, a, step_m, step_k, b, row_b, c, row_c, start); break;
     SG_CASE(1) SG_CASE(2) SG_CASE(3) SG_CASE(4) SG_CASE(5) SG_CASE(6)
 #if SG_ROWS > 6
     SG_CASE(7) SG_CASE(8) SG_CASE(9) SG_CASE(10) SG_CASE(11) SG_CASE(12)
@@ -57,10 +74,10 @@ void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, cons
 // Rows of a panel that are used for all of A before the next ones: half of the first-level cache.
 constexpr int64_t kPanelBytes = 24 * 1024;
 
-// C [M, padded N] (row_c entries a row) = or += A [M, K] B [K, N].
+// C [M, padded N] (row_c entries a row) = start + A [M, K] B [K, N].
 template <class T>
 void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panels, T* c, int64_t row_c,
-              bool add) {
+              Start<T> start) {
   const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
   const int64_t most = blocks > 1 ? kPanelBytes / int64_t(sizeof(T)) / kPanel<T> : K;
   for (int64_t first = 0; first < N; first += kPanel<T>) {
@@ -72,8 +89,9 @@ void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64
         const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;  // equal heights, not full blocks and a stub
         const T* a_m = a + m * step_m + k * step_k;
         T* c_m = c + m * row_c + first;
-        if (narrow) rows<T, 1>(count, depth, a_m, step_m, step_k, panel, c_m, row_c, add || k > 0);
-        else rows<T, 2>(count, depth, a_m, step_m, step_k, panel, c_m, row_c, add || k > 0);
+        const Start<T> from = k > 0 ? Start<T>{c_m, row_c} : start.at(m, first);
+        if (narrow) rows<T, 1, true>(count, depth, a_m, step_m, step_k, panel, 0, c_m, row_c, from);
+        else rows<T, 2, true>(count, depth, a_m, step_m, step_k, panel, 0, c_m, row_c, from);
       }
     }
     panels += K * (narrow ? kWidth<T> : kPanel<T>);
@@ -84,7 +102,7 @@ void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64
 // its rows lie so far apart that each block would fetch them anew; A is then laid out block by block first, in `room` [K, M].
 template <class T>
 void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const T* panels, T* c, int64_t row_c, T* room) {
-  if (!room) return multiply<T>(M, N, K, a, 1, row_a, panels, c, row_c, true);
+  if (!room) return multiply<T>(M, N, K, a, 1, row_a, panels, c, row_c, {c, row_c});
   const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
@@ -96,10 +114,19 @@ void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
       T* c_m = c + m * row_c + first;
-      if (narrow) rows<T, 1>(count, K, room + K * m, 1, count, panels, c_m, row_c, true);
-      else rows<T, 2>(count, K, room + K * m, 1, count, panels, c_m, row_c, true);
+      if (narrow) rows<T, 1, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c});
+      else rows<T, 2, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c});
     }
     panels += K * (narrow ? kWidth<T> : kPanel<T>);
+  }
+}
+
+// The same for an A of few columns, M <= SG_ROWS, and a B that is not packed: rows of row_b entries, N of them whole vectors.
+template <class T>
+void add_narrow_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const T* b, int64_t row_b, T* c, int64_t row_c) {
+  for (int64_t first = 0; first < N; first += kPanel<T>) {
+    if (N - first < kPanel<T>) rows<T, 1, false>(M, K, a, 1, row_a, b + first, row_b, c + first, row_c, {c + first, row_c});
+    else rows<T, 2, false>(M, K, a, 1, row_a, b + first, row_b, c + first, row_c, {c + first, row_c});
   }
 }
 

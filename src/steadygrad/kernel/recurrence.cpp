@@ -37,23 +37,26 @@ bool errors_tell(const Problem& p) {
   return p.leak == 0 && p.convention == kPaper && !p.grad_output && !(p.clip_error < 1e300);
 }
 
-// Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
-// enough that both factors stay in the cache.
-constexpr int64_t kChunk = 192;
-int64_t steps_of_chunk(int64_t rows) { return rows < kChunk ? kChunk / rows : 1; }
-int64_t chunk_rows(const Problem& p) { return most_rows(p) < kChunk ? kChunk : most_rows(p); }
-
 // Layers above this lay out the errors block by block before their outer products (product.hpp).
 constexpr int64_t kWide = 128;
+
+// Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
+// enough that both factors stay in the cache.
+int64_t chunk(const Problem& p) { return p.hidden > kWide ? 192 : 96; }
+int64_t steps_of_chunk(const Problem& p, int64_t rows) { return rows < chunk(p) ? chunk(p) / rows : 1; }
+int64_t chunk_rows(const Problem& p) { return most_rows(p) < chunk(p) ? chunk(p) : most_rows(p); }
 
 template <class T> int64_t widest(const Problem& p) {
   return padded<T>(p.hidden) > padded<T>(p.inputs) ? padded<T>(p.hidden) : padded<T>(p.inputs);
 }
 
+// Few inputs, or tokens: dW_ih is added up as its transpose [I, padded H], whose rows are long.
+bool narrow_inputs(const Problem& p) { return p.tokens || p.inputs <= SG_ROWS; }
+
 template <class T> struct Partial {  // one slice's share of the weight gradients
   T *hh, *ih, *bias;
   static int64_t size(const Problem& p) {
-    const int64_t ih = p.tokens ? p.inputs * padded<T>(p.hidden) : p.hidden * padded<T>(p.inputs);
+    const int64_t ih = narrow_inputs(p) ? p.inputs * padded<T>(p.hidden) : p.hidden * padded<T>(p.inputs);
     return p.hidden * padded<T>(p.hidden) + ih + padded<T>(p.hidden);
   }
   Partial(const Problem& p, const Shared& s, int64_t slice) {
@@ -123,11 +126,9 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
         for (int64_t j = 0; j < P; j += kWidth<T>) store(a + r * P + j, load(bias + j) + load(column + j));
       }
     } else {
-      for (int64_t r = 0; r < slice.rows; ++r)
-        for (int64_t j = 0; j < P; j += kWidth<T>) store(a + r * P + j, load(bias + j));
-      multiply<T>(slice.rows, H, I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih), a, P, true);
+      multiply<T>(slice.rows, H, I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih), a, P, {bias, 0});
     }
-    if (previous) multiply<T>(slice.rows, H, H, previous, H, 1, static_cast<const T*>(s.forward_hh), a, P, true);
+    if (previous) multiply<T>(slice.rows, H, H, previous, H, 1, static_cast<const T*>(s.forward_hh), a, P, {a, P});
     for (int64_t r = 0; r < slice.rows; ++r) {
       T* h = output + (at + r) * H;
       const bool hold = held(p, time, slice.first + r);
@@ -144,6 +145,7 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
     }
     previous = output + at * H;
   }
+  __builtin_memcpy(static_cast<T*>(p.last) + slice.first * H, previous, slice.rows * H * sizeof(T));
 }
 
 template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) {
@@ -175,23 +177,24 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
 
   for (int64_t step = p.steps - 1; step >= 0; --step) {
     const int64_t time = time_of(p, step), at = time * B + slice.first;
-    const int64_t later = step + 1 < p.steps ? time_of(p, step + 1) * B + slice.first : -1;
+    const bool has_later = step + 1 < p.steps;
+    const int64_t later = time_of(p, step + 1);
     for (int64_t r = 0; r < slice.rows; ++r) {
       const T* h = values + (at + r) * H;
       const T* direct = grad_output ? grad_output + (at + r) * H : nullptr;
       T* c = carry + r * P;
       T* d_row = errors + (step * slice.rows + r) * P;
-      T* u_row = directions && later >= 0 ? directions + ((step + 1) * slice.rows + r) * P : nullptr;
+      T* u_row = directions && has_later ? directions + ((step + 1) * slice.rows + r) * P : nullptr;
       const bool hold = held(p, time, slice.first + r);
       Vector<T> error_sums = {}, back_sums = {};
-      if (plain && !direct && !u_row) {  // the commonest case, with nothing to decide on the way
+      const bool all_arrived = plain && !direct;  // the error is what arrived: one sum is both
+      if (all_arrived && !u_row) {  // the commonest case, with nothing to decide on the way
         for (int64_t j = 0; j < P; j += kWidth<T>) {
           const Vector<T> d = Sigma::derivative(load_row(h, j, H)) * load(c + j);
           store(d_row + j, d);
           store(bias + j, load(bias + j) + d);
           error_sums += d * d;
         }
-        back_sums = error_sums;
       } else for (int64_t j = 0; j < P; j += kWidth<T>) {
         const Vector<T> slope = Sigma::derivative(load_row(h, j, H));
         const Vector<T> back = load(c + j);
@@ -211,7 +214,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         back_sums += v * v;
       }
       if (measure) {
-        double error_sq = double(sum<T>(error_sums)), back_sq = double(sum<T>(back_sums));
+        double error_sq = double(sum<T>(error_sums)), back_sq = all_arrived ? error_sq : double(sum<T>(back_sums));
         // Squares that leave float32 are added up once more, on a scale that fits; a sum of exactly 0 may be one, too.
         const auto left_range = [](double square) { return sizeof(T) == 4 && !(square < 1e37 && square > 1e-30); };
         const auto scale_for = [](double square) { return square < 1 ? T(0x1p60) : T(0x1p-60); };
@@ -219,19 +222,21 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
           const T* measured = state == State::kBefore ? d_row : kept + r * P;
           error_sq = scaled_square<T>(scale_for(error_sq), P, [&](int64_t j) { return load(measured + j); });
         }
-        if (left_range(back_sq) && later >= 0)
+        if (left_range(back_sq) && has_later)
           back_sq = scaled_square<T>(scale_for(back_sq), P, [&](int64_t j) {
             return state == State::kBefore ? Sigma::derivative(load_row(h, j, H)) * load(c + j) : load(c + j);
           });
-        p.error_sq[at + r] = hold ? 0.0 : error_sq;
+        double* const error_sqs = p.error_sq + (slice.first + r) * p.steps;
+        double* const back_sqs = p.back_sq + (slice.first + r) * p.steps;
+        error_sqs[time] = hold ? 0.0 : error_sq;
         // A held step has no error of its own, and nothing travels into or out of it.
-        if (later >= 0) p.back_sq[later + r] = hold || held(p, time_of(p, step + 1), slice.first + r) ? 0.0 : back_sq;
-        if (step == 0) p.back_sq[at + r] = 0.0;
+        if (has_later) back_sqs[later] = hold || held(p, later, slice.first + r) ? 0.0 : back_sq;
+        if (step == 0) back_sqs[time] = 0.0;
       }
       if (hold)
         for (int64_t j = 0; j < P; j += kWidth<T>) store(d_row + j, Vector<T>{});
     }
-    multiply<T>(slice.rows, H, H, errors + step * slice.rows * P, P, 1, static_cast<const T*>(s.backward_hh), carry, P, false);
+    multiply<T>(slice.rows, H, H, errors + step * slice.rows * P, P, 1, static_cast<const T*>(s.backward_hh), carry, P, {});
     for (int64_t r = 0; keeps && r < slice.rows; ++r) {
       const bool hold = held(p, time, slice.first + r);
       if (!hold && state != State::kLeaky) continue;
@@ -249,32 +254,34 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
 // Omega_k = (q_k - 1)^2, q_k = |v_k| / |error_k| (paper) or its square (program); factor_k = alpha / N * c_k, where
 // c_k error_k u_k^T is the derivative: c = 2 (q - 1) / (q |error|^2), or 4 (q - 1) / |error|^2. A pair is active where
 // |error|^2 >= 1e-20 and v is not 0. Written without branches, so that it is computed a vector at a time.
-void omega_factors(const Problem& p, double* factors) {
-  const int64_t pairs = p.steps * p.batch;
-  const double *error_sq = p.error_sq, *back_sq = p.back_sq;
-  double active = 0;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const double is_active = (error_sq[i] >= 1e-20 ? 1.0 : 0.0) * (back_sq[i] > 0 ? 1.0 : 0.0);
-    factors[i] = is_active;
-    active += is_active;
-  }
-  const double share = active > 0 ? p.alpha / active : 0.0;
+bool is_active(double error_sq, double back_sq) { return (error_sq >= 1e-20) & (back_sq > 0); }
+
+int64_t active_pairs(const Problem& p) {
+  int64_t active = 0;
+  for (int64_t i = 0; i < p.steps * p.batch; ++i) active += is_active(p.error_sq[i], p.back_sq[i]);
+  return active;
+}
+
+void omega_factors(const Problem& p, const Shared& s, const Slice& slice) {
   const bool paper = p.convention == kPaper;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const bool is_active = factors[i] > 0;
-    const double error = is_active ? error_sq[i] : 1.0, square = is_active ? back_sq[i] / error : 1.0;
+  for (int64_t i = slice.first * p.steps; i < (slice.first + slice.rows) * p.steps; ++i) {
+    const bool active = is_active(p.error_sq[i], p.back_sq[i]);
+    const double error = active ? p.error_sq[i] : 1.0, square = active ? p.back_sq[i] / error : 1.0;
     const double q = paper ? __builtin_sqrt(square) : square;
-    factors[i] = share * (paper ? 2 * (q - 1) / (q * error) : 4 * (q - 1) / error);  // 0 where not active: q is 1
+    s.factors[i] = s.share * (paper ? 2 * (q - 1) / (q * error) : 4 * (q - 1) / error);  // 0 where not active: q is 1
   }
 }
 
 // The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
-// B. The step's row r is fetched by row(r, j), a vector at a time.
+// B. The step's row r is fetched by row(r)(j), a vector at a time.
 template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {
-  for (int64_t first = 0; first < n; first += kPanel<T>, panels += all * kPanel<T>) {
-    const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + (at + r) * width + j, row(r, first + j));
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto fetch = row(r);
+    T* panel = panels;
+    for (int64_t first = 0; first < n; first += kPanel<T>, panel += all * kPanel<T>) {
+      const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
+      for (int64_t j = 0; j < width; j += kWidth<T>) store(panel + (at + r) * width + j, fetch(first + j));
+    }
   }
 }
 
@@ -282,14 +289,14 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
   const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H), R = slice.rows;
   const T* errors = static_cast<const T*>(s.errors) + slice.first * p.steps * P;
   const T* directions = s.directions ? static_cast<const T*>(s.directions) + slice.first * p.steps * P : nullptr;
-  const double* factors = static_cast<const double*>(s.factors);
   const T* output = static_cast<const T*>(p.output);
   const T* h0 = static_cast<const T*>(p.h0);
   const T* x = static_cast<const T*>(p.x);
   Partial<T> partial(p, s, index);
   __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T) - P * sizeof(T));
 
-  const int64_t steps_at_once = steps_of_chunk(R);
+  if (s.factors) omega_factors(p, s, slice);
+  const int64_t steps_at_once = steps_of_chunk(p, R);
   T* room = H > kWide ? scratch + chunk_rows(p) * (widest<T>(p) + kWidth<T>) : nullptr;
   for (int64_t begin = 0; begin < p.steps; begin += steps_at_once) {
     const int64_t end = begin + steps_at_once < p.steps ? begin + steps_at_once : p.steps, count = (end - begin) * R;
@@ -298,18 +305,20 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
       for (int64_t step = begin; step < end; ++step) {
         const T* state = step > 0 ? output + (time_of(p, step - 1) * B + slice.first) * H : h0 ? h0 + slice.first * H : nullptr;
         // u_k itself, or v_k, of which it is s' times
-        const T* u = !factors || step == 0 ? nullptr : directions ? directions + step * R * P : errors + (step - 1) * R * P;
-        const double* f = factors + time_of(p, step) * B + slice.first;
-        pack_step<T>((step - begin) * R, R, count, H, scratch, [&](int64_t r, int64_t j) {
-          Vector<T> right = state ? load_row(state + r * H, j, H) : Vector<T>{};
-          const double size = u ? __builtin_fabs(f[r]) : 0.0;
-          if (!(size > 0)) return right;
-          Vector<T> turned = load(u + r * P + j);
-          if (!directions) turned *= Sigma::derivative(right);
-          if (size < 1e30 && size > 1e-30) return right + T(f[r]) * turned;
-          // The factor alone may leave float32 where u is tiny or huge; their product does not.
-          for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(f[r] * double(turned[lane]));
-          return right;
+        const T* u = !s.factors || step == 0 ? nullptr : directions ? directions + step * R * P : errors + (step - 1) * R * P;
+        const double* f = s.factors + slice.first * p.steps + time_of(p, step);
+        pack_step<T>((step - begin) * R, R, count, H, scratch, [&](int64_t r) {
+          const double factor = u ? f[r * p.steps] : 0.0, size = __builtin_fabs(factor);
+          return [=](int64_t j) {
+            Vector<T> right = state ? load_row(state + r * H, j, H) : Vector<T>{};
+            if (!(size > 0)) return right;
+            Vector<T> turned = load(u + r * P + j);
+            if (!directions) turned *= Sigma::derivative(right);
+            if (size < 1e30 && size > 1e-30) return right + T(factor) * turned;
+            // The factor alone may leave float32 where u is tiny or huge; their product does not.
+            for (int64_t lane = 0; lane < kWidth<T>; ++lane) right[lane] += T(factor * double(turned[lane]));
+            return right;
+          };
         });
       }
       add_outer<T>(H, H, count, d, P, scratch, partial.hh, P, room);
@@ -321,11 +330,14 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
           const T* error = errors + (step * R + r) * P;
           for (int64_t j = 0; j < P; j += kWidth<T>) store(column + j, load(column + j) + load(error + j));
         }
+    } else if (p.grad_weight_ih && narrow_inputs(p)) {
+      for (int64_t step = begin; step < end; ++step)
+        add_narrow_outer<T>(I, P, R, x + (time_of(p, step) * B + slice.first) * I, I, errors + step * R * P, P, partial.ih, P);
     } else if (p.grad_weight_ih) {
       for (int64_t step = begin; step < end; ++step) {
         const T* inputs = x + (time_of(p, step) * B + slice.first) * I;
         pack_step<T>((step - begin) * R, R, count, I, scratch,
-                     [&](int64_t r, int64_t j) { return load_row(inputs + r * I, j, I); });
+                     [&](int64_t r) { return [=](int64_t j) { return load_row(inputs + r * I, j, I); }; });
       }
       add_outer<T>(H, I, count, d, P, scratch, partial.ih, padded<T>(I), room);
     }
@@ -333,7 +345,7 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
   if (T* grad_x = static_cast<T*>(p.grad_x)) {
     for (int64_t step = 0; step < p.steps; ++step) {
       const int64_t at = time_of(p, step) * B + slice.first;
-      multiply<T>(R, I, H, errors + step * R * P, P, 1, static_cast<const T*>(s.backward_ih), scratch, padded<T>(I), false);
+      multiply<T>(R, I, H, errors + step * R * P, P, 1, static_cast<const T*>(s.backward_ih), scratch, padded<T>(I), {});
       for (int64_t r = 0; r < R; ++r)
         for (int64_t j = 0; j < I; j += kWidth<T>)
           store_row(grad_x + (at + r) * I, load(scratch + r * padded<T>(I) + j), j, I);
@@ -364,7 +376,7 @@ template <class T> void reduce(const Problem& p, const Shared& s) {
   if (T* grad = static_cast<T*>(p.grad_weight_ih)) {
     for (int64_t i = 0; i < H; ++i)
       for (int64_t j = 0; j < I; ++j)
-        grad[i * I + j] = p.tokens ? sums.ih[j * padded<T>(H) + i] : sums.ih[i * padded<T>(I) + j];
+        grad[i * I + j] = narrow_inputs(p) ? sums.ih[j * padded<T>(H) + i] : sums.ih[i * padded<T>(I) + j];
   }
   if (T* grad = static_cast<T*>(p.grad_bias)) __builtin_memcpy(grad, sums.bias, H * sizeof(T));
 }
@@ -401,7 +413,7 @@ template <class T> void backward(const Problem& p, const Shared& s, int64_t inde
 
 template <class T> constexpr Kernel table(const char* name) {
   return {name,        sizes_forward<T>, sizes_backward<T>,   pack_forward<T>, pack_backward<T>,
-          forward<T>,  backward<T>,      omega_factors,       weights_of_slice<T>,
+          forward<T>,  backward<T>,      active_pairs,        weights_of_slice<T>,
           reduce<T>,   scratch_bytes<T>};
 }
 

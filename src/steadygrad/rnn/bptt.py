@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from .. import regularizer
+from ..flow import Recorder
 from . import nonlinearity
 from .options import Given, Gradients, Options, Saved, Wanted
 
 
-def forward(given: Given, options: Options) -> Saved:
+def forward(given: Given, options: Options) -> tuple[Saved, Tensor]:
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
     sigma = nonlinearity.get(options.nonlinearity)
     bias = bias_ih + bias_hh if bias_ih is not None and bias_hh is not None else None
@@ -50,14 +51,20 @@ def forward(given: Given, options: Options) -> Saved:
             held = (time >= lengths).unsqueeze(1)
             h.copy_(torch.where(held, previous if previous is not None else torch.zeros_like(h), h))
         previous = h
-    return Saved(inputs, h0, weight_ih, weight_hh, lengths, output, projected if options.leak > 0 else None)
+    saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, projected if options.leak > 0 else None)
+    return saved, (output[:1] if options.reverse else output[-1:]).clone()
 
 
 def backward(
-    saved: Saved, grad_output: Tensor | None, grad_last: Tensor | None, options: Options, wanted: Wanted, measure: bool
+    saved: Saved,
+    grad_output: Tensor | None,
+    grad_last: Tensor | None,
+    options: Options,
+    wanted: Wanted,
+    recorder: Recorder | None,
 ) -> Gradients:
     alpha = options.alpha if wanted.weight_hh else 0.0
-    measure = measure or alpha > 0
+    measure = recorder is not None or alpha > 0
     deltas, arrived, norms, h0_error = _errors(saved, grad_output, grad_last, options, measure)
     measured = _measured(saved, norms, arrived, options) if norms is not None and arrived is not None else None
 
@@ -78,7 +85,7 @@ def backward(
         weight_ih=grad_ih,
         weight_hh=grad_hh,
         bias=flat.sum(0) if wanted.bias else None,
-        measured=measured,
+        measured=None if measured is None else measured.transpose(1, 2),
     )
 
 
@@ -96,7 +103,7 @@ def _errors(
     if leak > 0:
         deltas.mul_(1 - leak)
     order = list(_order(len(deltas), options.reverse))
-    back = grad_last if grad_last is not None else torch.zeros_like(deltas[0])
+    back = grad_last[0] if grad_last is not None else torch.zeros_like(deltas[0])
     for step in range(len(order) - 1, -1, -1):
         time = order[step]
         delta = deltas[time]  # σ'(a_k) here, δ_k below

@@ -128,7 +128,7 @@ class RNN(torch.nn.Module):
     @property
     def flow(self) -> GradientFlow:
         """What the last backward pass through this layer saw."""
-        cells = [recorder.last for recorder in self._recorders if recorder.last is not None]
+        cells = [cell for cell in (recorder.last for recorder in self._recorders) if cell is not None]
         if not cells:
             raise RuntimeError("flow is empty until loss.backward() has gone through this layer with record=True")
         return GradientFlow(cells)
@@ -151,10 +151,11 @@ class RNN(torch.nn.Module):
         self, input: Tensor | PackedSequence, hx: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Output of every step and the last states, shaped as torch.nn.RNN shapes them."""
-        weight = self.weight_hh_l0
-        device = weight.device.type
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):  # roundings would add up over time: it keeps its own dtype
+        weight = self._weights(0)[1]
+        if recurrence.is_autocast(weight):
+            with torch.autocast(
+                weight.device.type, enabled=False
+            ):  # roundings would add up over time: it keeps its dtype
                 return self.forward(self._own_dtype(input), None if hx is None else self._own_dtype(hx))
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
@@ -164,10 +165,11 @@ class RNN(torch.nn.Module):
         sequence = input if batched else input.unsqueeze(0 if self.batch_first else 1)
         if self.batch_first:
             sequence = sequence.transpose(0, 1)
-        if 0 in sequence.shape[:2]:
-            what = "step" if sequence.shape[0] == 0 else "sequence"
+        steps, batch = sequence.shape[:2]
+        if steps == 0 or batch == 0:
+            what = "step" if steps == 0 else "sequence"
             raise ValueError(f"input must hold at least one {what}, not be of shape {tuple(input.shape)}")
-        state = self._check_state(hx, sequence.shape[1], batched)
+        state = self._check_state(hx, batch, batched)
         output, last = self._layers(sequence, state, None, None)
         if self.batch_first:
             output = output.transpose(0, 1)
@@ -203,16 +205,22 @@ class RNN(torch.nn.Module):
             sequence = outputs[0] if directions == 1 else torch.cat(outputs, -1)
             if self.dropout > 0 and self.training and layer + 1 < self.num_layers:
                 sequence = self._drop(sequence, packed_lengths)
-        return sequence, torch.stack(lasts) if len(lasts) > 1 else lasts[0].unsqueeze(0)
+        return sequence, torch.cat(lasts) if len(lasts) > 1 else lasts[0]
 
     def _cell(self, cell: int, sequence: Tensor, h0: Tensor | None, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-        weight_ih, weight_hh, *biases = [getattr(self, name) for name in self._names[cell]]
-        bias_ih, bias_hh = biases or (None, None)
+        weight_ih, weight_hh, bias_ih, bias_hh = self._weights(cell)
         reverse = self.bidirectional and cell % 2 == 1
         options = Options(self.nonlinearity, self.leak, reverse, self._alpha, self.omega, self.clip_error)
         recorder = self._recorders[cell] if self.record else None
         given = Given(sequence, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths)
         return recurrence.run(given, options, recorder, self.backend)
+
+    def _weights(self, cell: int) -> tuple[Any, ...]:
+        """weight_ih, weight_hh, bias_ih and bias_hh of a layer and direction; None for biases it does not have."""
+        # Looked up where torch keeps them, which is quicker than as attributes; not there where they are parametrized.
+        kept = self._parameters
+        found = [kept[name] if name in kept else getattr(self, name) for name in self._names[cell]]
+        return (*found, None, None)[:4]
 
     def _drop(self, sequence: Tensor, packed_lengths: Tensor | None) -> Tensor:
         if packed_lengths is None:

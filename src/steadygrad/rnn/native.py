@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..flow import Recorder
 from .options import Given, Gradients, Options, Saved, Wanted
 
 _SUFFIXES = (".so", ".dylib", ".dll")
@@ -43,6 +44,7 @@ class _Problem(ctypes.Structure):
         ],
         ("output", c_void_p),
         ("activation", c_void_p),
+        ("last", c_void_p),
         ("convention", c_int64),
         ("alpha", c_double),
         ("clip_error", c_double),
@@ -80,68 +82,75 @@ def instruction_set() -> str | None:
     return kernel.steadygrad_isa().decode() if kernel else None
 
 
-def forward(given: Given, options: Options) -> Saved:
+def forward(given: Given, options: Options) -> tuple[Saved, Tensor]:
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
-    steps, batch = inputs.shape[:2]
-    hidden = weight_hh.shape[0]
-    output = torch.empty(steps, batch, hidden, dtype=weight_hh.dtype)
+    (steps, batch, *_), (hidden, _), dtype = inputs.shape, weight_hh.shape, weight_hh.dtype
+    output, last = torch.empty(steps, batch, hidden, dtype=dtype), torch.empty(1, batch, hidden, dtype=dtype)
     activation = torch.empty_like(output) if options.leak > 0 else None
     saved = Saved(inputs.contiguous(), h0, weight_ih.contiguous(), weight_hh.contiguous(), lengths, output, activation)
     problem, kept = _problem(saved, options)
-    bias_ih, bias_hh = _row_major(bias_ih), _row_major(bias_hh)
-    problem.bias_ih, problem.bias_hh = _address(bias_ih), _address(bias_hh)
-    _call("steadygrad_forward", problem, weight_hh.dtype)
+    if bias_ih is not None and bias_hh is not None:
+        bias_ih, bias_hh = bias_ih.contiguous(), bias_hh.contiguous()
+        problem.bias_ih, problem.bias_hh = bias_ih.data_ptr(), bias_hh.data_ptr()
+    problem.last = last.data_ptr()
+    _call("steadygrad_forward", problem, dtype)
     del kept
-    return saved
+    return saved, last
 
 
 def backward(
-    saved: Saved, grad_output: Tensor | None, grad_last: Tensor | None, options: Options, wanted: Wanted, measure: bool
+    saved: Saved,
+    grad_output: Tensor | None,
+    grad_last: Tensor | None,
+    options: Options,
+    wanted: Wanted,
+    recorder: Recorder | None,
 ) -> Gradients:
     problem, kept = _problem(saved, options)
-    weight_ih, weight_hh = saved.weight_ih, saved.weight_hh
+    inputs, _, weight_ih, weight_hh, *_ = saved
     grad_output, grad_last = _row_major(grad_output), _row_major(grad_last)
     problem.grad_output, problem.grad_last = _address(grad_output), _address(grad_last)
     problem.alpha = options.alpha if wanted.weight_hh else 0.0
     problem.convention = _CONVENTIONS[options.convention]
     problem.clip_error = math.inf if options.clip_error is None else options.clip_error
 
-    steps, batch = saved.inputs.shape[:2]
-    measured = torch.empty(2, steps, batch, dtype=torch.float64) if measure or problem.alpha > 0 else None
+    (steps, batch, *_), hidden, dtype = inputs.shape, problem.hidden, weight_hh.dtype
+    measured = recorder.room(batch, steps) if recorder is not None else None
+    if measured is None and problem.alpha > 0:
+        measured = torch.empty(2, batch, steps, dtype=torch.float64)
     if measured is not None:
         problem.error_sq = measured.data_ptr()
         problem.back_sq = problem.error_sq + 8 * steps * batch
     grads = Gradients(
-        inputs=torch.empty_like(saved.inputs) if wanted.inputs else None,
-        h0=torch.empty(batch, weight_hh.shape[0], dtype=weight_hh.dtype) if wanted.h0 else None,
-        weight_ih=torch.empty_like(weight_ih) if wanted.weight_ih else None,
-        weight_hh=torch.empty_like(weight_hh) if wanted.weight_hh else None,
-        bias=torch.empty_like(weight_hh[0]) if wanted.bias else None,
-        measured=measured,
+        torch.empty_like(inputs) if wanted.inputs else None,
+        torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,
+        torch.empty_like(weight_ih) if wanted.weight_ih else None,
+        torch.empty_like(weight_hh) if wanted.weight_hh else None,
+        torch.empty(hidden, dtype=dtype) if wanted.bias else None,
+        measured,
     )
     problem.grad_x, problem.grad_h0 = _address(grads.inputs), _address(grads.h0)
     problem.grad_weight_ih, problem.grad_weight_hh = _address(grads.weight_ih), _address(grads.weight_hh)
     problem.grad_bias = _address(grads.bias)
-    _call("steadygrad_backward", problem, weight_hh.dtype)
+    _call("steadygrad_backward", problem, dtype)
     del kept
     return grads
 
 
 def _problem(saved: Saved, options: Options) -> tuple[_Problem, list[Tensor | None]]:
     """The fields both directions share, and the tensors that must outlive the call."""
-    steps, batch = saved.inputs.shape[:2]
-    problem = _Problem(steps, batch, saved.weight_hh.shape[0], saved.weight_ih.shape[1])
-    problem.nonlinearity = _NONLINEARITIES[options.nonlinearity]
-    problem.reverse, problem.leak = options.reverse, options.leak
-    problem.threads = torch.get_num_threads()
-    h0 = _row_major(saved.h0)
-    problem.lengths, problem.h0 = _address(saved.lengths), _address(h0)
-    if saved.inputs.is_floating_point():
-        problem.x = saved.inputs.data_ptr()
-    else:
-        problem.tokens = saved.inputs.data_ptr()
-    problem.weight_ih, problem.weight_hh = saved.weight_ih.data_ptr(), saved.weight_hh.data_ptr()
-    problem.output, problem.activation = saved.output.data_ptr(), _address(saved.activation)
+    inputs, h0, weight_ih, weight_hh, lengths, output, activation = saved
+    (steps, batch, *_), (hidden, width) = inputs.shape, weight_ih.shape
+    h0 = _row_major(h0)
+    x, tokens = inputs.data_ptr(), None
+    if not inputs.is_floating_point():
+        x, tokens = tokens, x
+    # In the order of the fields: filled one by one, they would take three times as long.
+    problem = _Problem(
+        *(steps, batch, hidden, width, _NONLINEARITIES[options.nonlinearity], options.reverse, options.leak),
+        *(torch.get_num_threads(), _address(lengths), x, tokens, _address(h0)),
+        *(weight_ih.data_ptr(), weight_hh.data_ptr(), None, None, output.data_ptr(), _address(activation)),
+    )
     return problem, [h0]
 
 

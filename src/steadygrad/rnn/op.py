@@ -57,16 +57,16 @@ def recurrence(
     """Output, last state, and the activation that leaky units need on the way back (empty for others)."""
     options = Options(nonlinearity, leak, reverse, alpha, convention, clip_error)
     given = Given(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths)
-    saved = _ENGINES[backend].forward(given, options)
+    saved, last = _ENGINES[backend].forward(given, options)
     activation = saved.activation if saved.activation is not None else saved.output.new_empty(0)
-    return saved.output, saved.output[0 if reverse else -1].clone(), activation
+    return saved.output, last, activation
 
 
 @cast(Any, recurrence).register_fake
 def _shapes(inputs: Tensor, h0: Any, weight_ih: Tensor, weight_hh: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     leak = rest[4]
     output = weight_hh.new_empty(inputs.shape[0], inputs.shape[1], weight_hh.shape[0])
-    return output, torch.empty_like(output[0]), torch.empty_like(output) if leak > 0 else output.new_empty(0)
+    return output, torch.empty_like(output[:1]), torch.empty_like(output) if leak > 0 else output.new_empty(0)
 
 
 @torch.library.custom_op("steadygrad::recurrence_backward", mutates_args=())
@@ -94,9 +94,7 @@ def recurrence_backward(
     options = Options(nonlinearity, leak, reverse, alpha, convention, clip_error)
     saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation if leak > 0 else None)
     listener = Recorder.numbered(recorder)
-    found: Gradients = _ENGINES[backend].backward(
-        saved, grad_output, grad_last, options, Wanted(*wanted), listener is not None
-    )
+    found: Gradients = _ENGINES[backend].backward(saved, grad_output, grad_last, options, Wanted(*wanted), listener)
     if listener is not None and found.measured is not None:
         listener.record(found.measured, options, lengths)
     given = (found.inputs, found.h0, found.weight_ih, found.weight_hh, found.bias)

@@ -5,14 +5,12 @@ Letters used in all of rnn/: T steps, B sequences, H units, I inputs; time runs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """How one layer and direction computes; checked where it is made (layer.py)."""
 
     nonlinearity: str = "tanh"
@@ -71,4 +69,4 @@ class Gradients(NamedTuple):
     weight_hh: Tensor | None
     bias: Tensor | None
     measured: Tensor | None
-    """[2, T, B] float64: ‖error of step k‖² and ‖what step k sends back to k−1‖²; 0 where there is no such pair."""
+    """[2, B, T] float64: ‖error of step k‖² and ‖what step k sends back to k−1‖²; 0 where there is no such pair."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..flow import Recorder
 from . import bptt, native, op, reference
-from .options import Given, Options, Saved, Wanted
+from .options import Given, Gradients, Options, Saved, Wanted
 
 BACKENDS = ("auto", "reference", "torch", "native")
 
@@ -27,13 +27,21 @@ to here at batches of 1 to 32, and slower from 1,536 units on at batches of 32 a
 
 def choose(backend: str, weight_hh: Tensor) -> str:
     """The backend that computes: 'reference', 'torch' or 'native'."""
-    fits = weight_hh.device.type == "cpu" and weight_hh.dtype in (torch.float32, torch.float64)
+    fits = weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
     if backend == "native" and not native.is_built():
         raise RuntimeError(native.HOW_TO_GET_IT)
     if backend in ("auto", "native"):
         small = backend == "native" or weight_hh.shape[0] <= NATIVE_UNITS
         return "native" if fits and small and native.is_built() else "torch"
     return backend
+
+
+def is_autocast(tensor: Tensor) -> bool:
+    """Whether torch would change dtypes of what is computed from this tensor."""
+    if tensor.is_cpu:
+        return torch.is_autocast_enabled("cpu")
+    device = tensor.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def run(
@@ -48,7 +56,7 @@ def run(
         backend: one of `BACKENDS`.
 
     Returns:
-        Output [T, B, H] and the last state [B, H]: of the last step, or of the first where `options.reverse`.
+        Output [T, B, H] and the last state [1, B, H]: of the last step, or of the first where `options.reverse`.
     """
     _check_fit(given)
     chosen = choose(backend, given.weight_hh)
@@ -56,6 +64,8 @@ def run(
         return reference.run(given, options, recorder)
     if torch.compiler.is_compiling():
         return op.run(given, options, recorder, chosen)
+    if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
+        given = given._replace(inputs=given.inputs.contiguous())
     # One by one: autograd looks for tensors among the arguments, not inside them.
     return cast(Any, _Recurrence).apply(*given, options, recorder, native if chosen == "native" else bptt)
 
@@ -63,23 +73,21 @@ def run(
 def _check_fit(given: Given) -> None:
     """The kernel reads memory as it is told to: parameters that were exchanged for others must still fit."""
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, _ = given
-    units = weight_hh.shape[0]
+    units, dtype, device = weight_hh.shape[0], weight_hh.dtype, weight_hh.device
     for name, tensor, shape in (
         ("weight_hh", weight_hh, (units, units)),
         ("weight_ih", weight_ih, (units, weight_ih.shape[-1])),
         ("bias_ih", bias_ih, (units,)),
         ("bias_hh", bias_hh, (units,)),
     ):
-        if tensor is not None and (
-            tensor.shape != shape or tensor.dtype != weight_hh.dtype or tensor.device != weight_hh.device
-        ):
+        if tensor is not None and (tensor.shape != shape or tensor.dtype != dtype or tensor.device != device):
             raise ValueError(
-                f"{name} must be {weight_hh.dtype} of shape {shape} on {weight_hh.device} to fit the layer, "
+                f"{name} must be {dtype} of shape {shape} on {device} to fit the layer, "
                 f"not {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
             )
     for name, tensor in (("the layer's input", inputs), ("h0", h0)):
-        if tensor is not None and tensor.dtype != weight_hh.dtype and tensor.is_floating_point():
-            raise ValueError(f"{name} must have the dtype of weight_hh, {weight_hh.dtype}, not {tensor.dtype}")
+        if tensor is not None and tensor.dtype != dtype and tensor.is_floating_point():
+            raise ValueError(f"{name} must have the dtype of weight_hh, {dtype}, not {tensor.dtype}")
 
 
 class _Recurrence(torch.autograd.Function):
@@ -88,11 +96,11 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
         *tensors, options, recorder, engine = arguments
-        saved: Saved = engine.forward(Given(*tensors), options)
+        saved, last = engine.forward(Given(*tensors), options)
         ctx.save_for_backward(*saved)
         ctx.options, ctx.recorder, ctx.engine = options, recorder, engine
         ctx.set_materialize_grads(False)  # a gradient of None is a whole tensor that need not be read
-        return saved.output, saved.output[0 if options.reverse else -1].clone()
+        return saved.output, last
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -100,27 +108,29 @@ class _Recurrence(torch.autograd.Function):
         saved = Saved(*ctx.saved_tensors)
         needs = ctx.needs_input_grad
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5])
-        task = (saved, grad_output, grad_last, ctx.options, wanted, ctx.recorder is not None)
-        device = saved.output.device.type
-        autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-        if autocast or torch.is_grad_enabled():  # whatever backward() was called under
-            with torch.no_grad(), torch.autocast(device, enabled=False) if autocast else contextlib.nullcontext():
-                found = ctx.engine.backward(*task)
-        else:
-            found = ctx.engine.backward(*task)
-        if ctx.recorder is not None:
-            ctx.recorder.record(found.measured, ctx.options, saved.lengths)
-        gradients = (
-            found.inputs,
-            found.h0,
-            found.weight_ih,
-            found.weight_hh,
-            found.bias if needs[4] else None,
-            found.bias if needs[5] else None,
-        )
+        options, recorder = ctx.options, ctx.recorder
+        with _plainly(saved.output):
+            found: Gradients = ctx.engine.backward(saved, grad_output, grad_last, options, wanted, recorder)
+        if recorder is not None:
+            recorder.record(found.measured, options, saved.lengths)
+        inputs, h0, weight_ih, weight_hh, bias, _ = found
+        gradients = (inputs, h0, weight_ih, weight_hh, bias if needs[4] else None, bias if needs[5] else None)
         if torch.is_grad_enabled():  # create_graph=True: whoever differentiates these again must hear that they can't
             gradients = cast(Any, _NotTwice).apply(gradients, grad_output, grad_last, *saved[:4])
         return (*gradients, None, None, None, None)
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+def _plainly(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Whatever backward() was called under: no graph of it is made, and its dtype stays."""
+    if is_autocast(tensor):
+        both = contextlib.ExitStack()
+        both.enter_context(torch.no_grad())
+        both.enter_context(torch.autocast(tensor.device.type, enabled=False))
+        return both
+    return torch.no_grad() if torch.is_grad_enabled() else _NOTHING
 
 
 class _NotTwice(torch.autograd.Function):

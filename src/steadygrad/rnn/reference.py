@@ -25,7 +25,7 @@ from .options import Given, Options
 
 
 def run(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, Tensor]:
-    """Output [T, B, H] and the last state [B, H]."""
+    """Output [T, B, H] and the last state [1, B, H]."""
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
     steps, batch = inputs.shape[:2]
     if not inputs.is_floating_point():
@@ -46,7 +46,7 @@ def run(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tens
             h = torch.where(running, h, state)
             tape.running[step] = running.squeeze(1)
         state = states[time] = h
-    return torch.stack(states), state
+    return torch.stack(states), state.unsqueeze(0)
 
 
 def _norm(rows: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class _Tape:
             error = error.clamp(-clip, clip) if clip is not None and not leaky else error
             self.before[step] = error.detach()
             if step == 0 and self.recorder is not None:  # the last hook of the pass: every later step has been seen
-                self.recorder.record(self._measured(), self.options, self.lengths)
+                self.recorder.record(self._measured().transpose(1, 2), self.options, self.lengths)
             return error
 
         for tensor, hook in ((h, after), (a, before)):
