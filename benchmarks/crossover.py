@@ -5,8 +5,8 @@ python benchmarks/crossover.py
 
 from __future__ import annotations
 
+from clock import quickest
 from peers import Setting, Size, steady
-from step import quickest
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """The speed of a training step, beside what a user would pick instead. Ratios of one run; minimum of repeats.
 
-    python benchmarks/step.py [--seconds 3] [--write results/bench.json]
+After the step of the layer alone come two of the whole training: what is around the layer (overhead.py), and the tokens a
+second of a character model (tokens.py).
 
-Peers take turns, so that a slow moment of the machine meets all of them.
+    python benchmarks/step.py [--seconds 3] [--write results/bench.json]
 """
 
 from __future__ import annotations
@@ -13,47 +14,26 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import torch
 
+import overhead
 import steadygrad as sg
+import tokens
+from clock import once, quickest
 from memory import peak_bytes
 from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
 from steadygrad.rnn import native
 
 
-def quickest(steps: dict[str, Step], seconds: float) -> dict[str, float]:
-    """Milliseconds of each, the minimum of as many repeats as fit into the time."""
-    best = dict.fromkeys(steps, float("inf"))
-    for step in steps.values():  # compilation, first allocation
-        step()
-        step()
-    end = time.perf_counter() + seconds * len(steps)
-    while time.perf_counter() < end:
-        for name, step in steps.items():
-            # Threads of the peer before this one still look for work for a while, on the cores this one needs.
-            time.sleep(0.05)
-            turn = time.perf_counter() + 0.25
-            while time.perf_counter() < turn:
-                best[name] = min(best[name], _seconds(step))
-    return {name: 1e3 * value for name, value in best.items()}
-
-
 def products_at_peak(size: Size) -> float:
     """Milliseconds that the step's matrix products would take at the speed of one large product."""
     a = torch.randn(2000, 2000)
-    best = min(_seconds(lambda: a @ a) for _ in range(10))
+    best = min(once(lambda: a @ a) for _ in range(10))
     pairs = size.steps * size.batch
     operations = 2 * pairs * size.hidden * (3 * size.hidden + 2 * size.inputs)
     return 1e3 * operations / (2 * 2000**3 / best)
-
-
-def _seconds(call: Step) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
 
 
 def measure(size: Size, seconds: float) -> dict[str, float]:
@@ -118,9 +98,12 @@ def main() -> None:
         print(f"measuring {size} …", file=sys.stderr)
         results[str(size)] = measure(size, args.seconds)
         memory[str(size)] = {name: peak_bytes(name, size) for name in ("torch.nn.RNN", "steadygrad with Ω")}
-    print(table(results, memory))
+    print("measuring training updates …", file=sys.stderr)
+    around, text = overhead.measure(args.seconds), tokens.measure(2 * args.seconds)
+    print(table(results, memory), overhead.table(around), tokens.table(text), sep="\n")
     if args.write:
         record = {"command": "make bench", "environment": environment(), "milliseconds": results, "peak_bytes": memory}
+        record |= {"overhead": around, "tokens": text}
         args.write.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from . import __version__
-from .checks import one_of
 
-COMMANDS = ("train", "resume", "evaluate", "sweep", "reproduce", "report", "flow", "doctor")
+COMMANDS = (
+    *("train", "resume", "evaluate", "sample", "sweep"),
+    *("reproduce", "report", "flow", "data", "doctor"),
+)
 """The modules of steadygrad.commands, in the order of the help."""
 
 MISUSED = 2
@@ -58,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if words and not words[0].startswith("-"):
+        if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+            from .checks import one_of
+
             one_of("command", words[0], COMMANDS)
         args = parser().parse_args(words)
         return args.run(args)
@@ -67,11 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError, ImportError) as error:
-        if os.environ.get("STEADYGRAD_TRACEBACK"):
+    except Exception as error:
+        if os.environ.get("STEADYGRAD_TRACEBACK") or not _for_the_user(error):
             raise
         print(f"steadygrad: {_sentence(error)}", file=sys.stderr)
         return MISUSED
+
+
+def _for_the_user(error: Exception) -> bool:
+    """Whether it tells of what was typed, or of the disk, the network or the packages; all else is a bug."""
+    from .data.sources import DataError
+
+    return isinstance(error, (ValueError, OSError, ImportError, DataError))
 
 
 def _sentence(error: Exception) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from steadygrad import cli, sweep
+from steadygrad import cli, data, sweep
 from steadygrad.commands import sweep as command
+from steadygrad.natural import NaturalConfig, NaturalResult
+from steadygrad.training import files
 
 TINY = "--hidden 4 --max-updates 2 --check-every 2 --check-sequences 20 --test-sequences 20 --after-success stop"
 Say = Callable[[str], tuple[int, str, str]]
@@ -95,6 +97,57 @@ def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
     assert (tmp_path / "tasks" / "index.html").exists()
 
 
+def pretend_natural(config: NaturalConfig, directory: Path, *, epochs: int, **_: Any) -> NaturalResult:
+    """In place of `natural.run`: figures in the paper's order, without the work."""
+    figure = {"sgd": 4.0, "sgd-c": 3.6, "sgd-cr": 3.5}[config.algorithm]
+    result = NaturalResult(figure - 0.2, figure, figure, 1, epochs, 10, 60.0, "epochs", 1000.0)
+    files.write(directory / files.CONFIG, config.to_json().encode())
+    result.write(directory, config)
+    return result
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("name", "rows"), [("table1", 3), ("table2", 2)])
+def test_reproduce_a_table_prints_the_papers_figures_beside_ours_and_keeps_the_records(
+    name: str, rows: int, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, fetched = sweep.run, []
+    monkeypatch.setattr(sweep, "run", lambda *words, **options: real(*words, **options, train=pretend_natural))
+    monkeypatch.setattr("steadygrad.data.fetch", fetched.append)
+    line = f"reproduce {name} --budget hours --seeds 2 --epochs 3"
+    code, out, _ = say(f"{line} --out out --records results --quiet")
+    assert code == 0
+    table = [each.split() for each in out.splitlines() if "  test  " in each]
+    assert len(table) == 2 * rows
+    assert [each[-1] for each in table] == {
+        "table1": ["7.46"] * 2 + ["3.46"] * 2 + ["6.99"] * 2,
+        "table2": ["1.41"] * 2 + ["3.74"] * 2,
+    }[name]
+    assert out.count("the order SGD > SGD+C > SGD+CR holds on the test split") == 2 * rows
+    records = sweep.read_records(tmp_path / "results" / f"{name}.jsonl")
+    assert len(records) == 2 * rows * 3 * 2
+    assert {(record["result"]["epochs"], record["command"]) for record in records} == {(3, f"steadygrad {line}")}
+    assert fetched == {"table1": ["piano-midi", "nottingham", "musedata"], "table2": ["ptb"]}[name]
+    for path in ("records.jsonl", "index.html"):
+        assert (tmp_path / "out" / path).stat().st_size > 0
+    # The same command goes on where it stopped: here, nowhere.
+    monkeypatch.setattr(sweep, "run", lambda *words, **options: real(*words, **options, train=None))
+    assert say(f"{line} --out out --records results --quiet") == (0, out, "")
+
+
+def test_a_table_whose_data_can_not_be_had_is_one_sentence_and_nothing_is_written(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(source: data.Source, *_: Any) -> None:
+        raise data.DataError(f"cannot download {source.path}")
+
+    monkeypatch.setenv("STEADYGRAD_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("steadygrad.data.store._download", nowhere)
+    code, _, error = say("reproduce table1")
+    assert (code, error) == (2, "steadygrad: cannot download music/Piano_midi.mat\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_dry_run_prints_the_cells_and_runs_nothing(say: Say, tmp_path: Path) -> None:
     code, out, _ = say(f"sweep --length 10 --seeds 1:2 {TINY} --out out --dry-run --workers 3")
     assert code == 0
@@ -159,6 +212,14 @@ def test_ctrl_c_says_how_far_it_got_and_exits_with_130(say: Say, monkeypatch: py
         ("reproduce fig7 --seeds 0", "seeds must be a whole number of at least 1, not 0"),
         ("reproduce fig7 --max-updates -1", "max_updates must be a whole number of at least 1, not -1"),
         ("reproduce tasks --preset papr", "preset must be one of .*did you mean 'paper'"),
+        ("reproduce fig7 --epochs 3", "--epochs must be left out with fig7, which goes by --max-updates"),
+        ("reproduce fig2 --epochs 3", "--epochs must be left out with fig2, which has none"),
+        ("reproduce table1 --max-updates 3", "--max-updates must be left out with table1, which goes by --epochs"),
+        ("reproduce table1 --budget demo", "budget must be one of 'minutes', 'hours', 'full', not 'demo'"),
+        ("reproduce table1 --preset program", "preset must be one of 'paper', 'steady', not 'program'"),
+        ("reproduce table2 --epochs 0", "epochs must be a whole number of at least 1, not 0"),
+        ("reproduce table2 --seeds 0", "seeds must be a whole number of at least 1, not 0"),
+        ("reproduce table3", "WHAT must be one of .*did you mean 'table"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_exit_code_2_and_nothing_is_written(

@@ -17,9 +17,9 @@ from steadygrad.training import Network, RunConfig, run
 from steadygrad.training.board import heat_map
 from steadygrad.training.flow_snapshot import LAGS, look
 from steadygrad.training.live import Live
+from steadygrad.training.process import displays
 from steadygrad.training.progress import Plain, display
 from steadygrad.training.record import Record
-from steadygrad.training.run import _displays
 
 
 def line(**changed: Any) -> dict[str, Any]:
@@ -171,4 +171,4 @@ def test_tensorboard_is_refused_in_one_sentence_where_it_is_missing(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match=r"pip install 'steadygrad\[tensorboard\]'"):
-        _displays(small, tmp_path, "none", True)
+        displays(tmp_path, "none", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -62,7 +63,11 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
     "epoch": (int, "N", "updates that make one unit of t in 1/t and half-when-worse"),
     "curriculum": (optional_length, "LOW:HIGH", "lengths to begin with, which grow as the loss falls, or none"),
     "growth": (float, "X", "factor by which they grow"),
-    "patience": (int, "N", "updates whose mean loss decides"),
+    "patience": (
+        int,
+        "N",
+        "updates whose mean loss decides; for music and text: stop after so many epochs without a better validation",
+    ),
     "curriculum_loss": (float, "X", "mean loss below which they grow"),
     "max_updates": (int, "N", "give up after so many updates"),
     "max_seconds": (float, "S", "give up after so many seconds"),
@@ -78,13 +83,19 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
 }
 
 
+OF_MUSIC_AND_TEXT: dict[str, tuple[Any, str, str]] = {
+    "ahead": (int, "N", "predict the character so many ahead (text)"),
+    "time_step": (float, "S", "seconds of a step (music of your own)"),
+    "steps": (int, "N", "longest chunk that gradients go back through; the state is carried on"),
+    "cost": (str, "NAME", "mean or sum over the steps of a sequence"),
+    "epochs": (int, "N", "stop after so many epochs"),
+}
+
+
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add an option for every setting of a run; one that is not typed is not in the result."""
     group = parser.add_argument_group("settings, each in place of the preset's")
-    for name, (kind, metavar, words) in SETTINGS.items():
-        group.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=words, default=argparse.SUPPRESS
-        )
+    _add(group, SETTINGS)
     group.add_argument(
         "--task-option",
         type=task_option,
@@ -94,13 +105,49 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="an option of the task, such as positions=program; may be repeated",
     )
 
+    natural = parser.add_argument_group("settings of music and text alone")
+    _add(natural, OF_MUSIC_AND_TEXT)
+    natural.add_argument(
+        "--bias",
+        action=argparse.BooleanOptionalAction,
+        default=argparse.SUPPRESS,
+        help="whether the network has biases",
+    )
+
+
+def _add(group: Any, options: dict[str, tuple[Any, str, str]]) -> None:
+    for name, (kind, metavar, words) in options.items():
+        group.add_argument(option(name), type=kind, metavar=metavar, help=words, default=argparse.SUPPRESS)
+
+
+def option(name: str) -> str:
+    """How a setting is typed.
+
+    >>> option("time_step")
+    '--time-step'
+    """
+    return f"--{name.replace('_', '-')}"
+
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that were typed."""
-    given = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
+    names = (*SETTINGS, *OF_MUSIC_AND_TEXT, "bias")
+    given = {name: getattr(args, name) for name in names if hasattr(args, name)}
     if hasattr(args, "task_option"):
         given["task_options"] = dict(args.task_option)
     return given
+
+
+def refuse(given: Iterable[str], allowed: Iterable[str], why: str) -> None:
+    """Settings that were typed and that nothing would read are refused by name.
+
+    >>> refuse(["length"], ["lr"], "with 'ptb', which is a text")
+    Traceback (most recent call last):
+    ValueError: --length must be left out with 'ptb', which is a text
+    """
+    others = [option("task_option" if name == "task_options" else name) for name in given if name not in allowed]
+    if others:
+        raise ValueError(f"{', '.join(others)} must be left out {why}")
 
 
 def add_display(parser: argparse.ArgumentParser) -> None:

@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 
 DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")
 """Computed at once; the others are sweeps."""
-SWEPT = ("fig7", "tasks")
+TABLES = ("table1", "table2")
+SWEPT = ("fig7", "tasks", *TABLES)
 EXAMPLES = """\
 examples:
   steadygrad reproduce fig6 --out runs/figures
   steadygrad reproduce fig7 --budget demo
   steadygrad reproduce fig7 --budget hours --seeds 5 --max-updates 200000 --out runs/fig7 --records results
   steadygrad reproduce tasks --budget hours --out runs/tasks --records results
+  steadygrad reproduce table1 --budget minutes
+  steadygrad reproduce table2 --budget hours --preset paper --epochs 12 --out runs/table2 --records results
 
 budgets, on two cores: demo (fig7 alone) two to three minutes, minutes about ten, hours a night, full the paper's
-protocol of 50 seeds and up to 5,000,000 updates. The same command goes on where it stopped.
+protocol of 50 seeds and up to 5,000,000 updates, and of the tables 3 seeds. The same command goes on where it stopped.
+The tables need music and text: steadygrad data fetch all.
 """
 
 
@@ -31,16 +35,19 @@ def add(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "reproduce",
-        help="a figure or table of the paper: fig2 to fig7, tasks",
+        help="a figure or table of the paper: fig2 to fig7, tasks, table1, table2",
         description="Make a figure or a table of the paper: run what it needs, draw it, and set the paper's claim beside it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7 or tasks")
+    parser.add_argument("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, table1 or table2")
     parser.add_argument("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
     parser.add_argument("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
-    parser.add_argument("--preset", metavar="NAME", help="paper, program or steady, in place of the budget's")
+    parser.add_argument("--epochs", type=int, metavar="N", help="of the tables: stop after so many, likewise")
+    parser.add_argument(
+        "--preset", metavar="NAME", help="paper, program (not of the tables) or steady, in place of the budget's"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)"
     )
@@ -54,12 +61,15 @@ def run(args: argparse.Namespace) -> int:
     from ..paper import style
 
     one_of("WHAT", args.what, DRAWN + SWEPT)
+    if args.what in TABLES:
+        _left_out(args, ("max_updates",), "which goes by --epochs")
+        return _table(args)
     style.require()
+    _left_out(args, ("epochs",), "which has none" if args.what in DRAWN else "which goes by --max-updates")
     if args.what in SWEPT:
         return _fig7(args) if args.what == "fig7" else _tasks(args)
-    for name in ("budget", "seeds", "max_updates", "preset", "address", "workers", "records"):
-        if getattr(args, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} must be left out with {args.what}, which is computed at once")
+    sizes = ("budget", "seeds", "max_updates", "preset", "address", "workers", "records")
+    _left_out(args, sizes, "which is computed at once")
     from ..paper import figures
 
     for path in figures.reproduce(args.what, args.out or Path("runs") / args.what):
@@ -111,6 +121,34 @@ def _tasks(args: argparse.Namespace) -> int:
     return sweeping.verdict(outcomes)
 
 
+def _table(args: argparse.Namespace) -> int:
+    from .. import data, sweep
+    from ..report import natural, natural_pages, pages
+
+    table = natural.TABLES[args.what]
+    presets = {} if args.preset is None else {"presets": [args.preset]}
+    grid = sweep.get(args.what, args.budget or "minutes", **_size(args), **presets)
+    # Once, before the cells begin: each of them would fetch it otherwise.
+    for name in dict.fromkeys(block.data for block in table.blocks):
+        data.fetch(name)
+    out, command = _out(args), _command(args)
+    outcomes = sweeping.carry_out(grid, out / "cells", args, command)
+    records = _of(grid, out)
+    print(f"\n{natural.figures(table, records).plain()}\n")
+    for sentence in natural.sentences(table, records):
+        print(sentence.replace("`", ""))
+    print(sweep.write_records(out / "records.jsonl", records))
+    print(natural_pages.of_table(table, records, command, pages.source(records)).write(out / "index.html"))
+    sweeping.keep(records, args.records)
+    return sweeping.verdict(outcomes)
+
+
+def _left_out(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    for name in names:
+        if getattr(args, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} must be left out with {args.what}, {why}")
+
+
 def _of(grid: Grid, out: Path) -> list[dict[str, Any]]:
     """The records of this grid alone: the folder may hold cells of earlier, larger ones."""
     from .. import sweep
@@ -120,7 +158,7 @@ def _of(grid: Grid, out: Path) -> list[dict[str, Any]]:
 
 
 def _size(args: argparse.Namespace) -> dict[str, Any]:
-    given = {"seeds": args.seeds, "max_updates": args.max_updates}
+    given = {"seeds": args.seeds, "max_updates": args.max_updates, "epochs": args.epochs}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -131,7 +169,7 @@ def _out(args: argparse.Namespace) -> Path:
 def _command(args: argparse.Namespace) -> str:
     """What to type to make the same records, whatever the folder and the engine."""
     words = ["steadygrad", "reproduce", args.what, "--budget", args.budget or "minutes"]
-    for name in ("seeds", "max_updates", "preset"):
+    for name in ("seeds", "max_updates", "epochs", "preset"):
         if getattr(args, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     return shlex.join(words)

@@ -28,15 +28,22 @@ PANELS = {
 ACROSS = 3
 
 
-def metrics(directory: Path) -> dict[str, Any]:
-    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite."""
+NAMES = ("updates", *PANELS, "gradient_norm_max", "high", "seconds")
+
+
+def metrics(directory: Path, names: Sequence[str] = NAMES) -> dict[str, Any]:
+    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite.
+
+    Args:
+        directory: the run's folder.
+        names: of the columns.
+    """
     path = Path(directory) / files.METRICS
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{directory} must be the folder of a run, and holds no {path.name}") from None
     lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
-    names = ("updates", *PANELS, "gradient_norm_max", "high", "seconds")
     return {
         name: np.array([np.nan if line[name] is None else line[name] for line in lines], dtype=float) for name in names
     }

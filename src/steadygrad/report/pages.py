@@ -1,4 +1,7 @@
-"""The pages: of a run, of a sweep, of Fig. 7 and of the tasks. Each is one HTML file with everything inside."""
+"""The pages: of a run, of a sweep, of Fig. 7 and of the tasks. Each is one HTML file with everything inside.
+
+Those of music and text are in `natural_pages`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from steadygrad import __version__
+from steadygrad.natural.saved import holds_run
 from steadygrad.paper import fig7
 from steadygrad.paper.tasks_table import CLAIMS
-from steadygrad.report import curves, flow, tables
+from steadygrad.report import curves, flow, natural_pages, tables
 from steadygrad.report.page import Page
 from steadygrad.report.table import Table
 from steadygrad.sweep.cell import SWEEP, read
@@ -27,7 +31,7 @@ def of(directory: Path) -> Page:
     if (directory / SWEEP).is_file():
         return of_sweep(directory)
     if (directory / files.CONFIG).is_file():
-        return of_run(directory)
+        return natural_pages.of_run(directory) if holds_run(directory) else of_run(directory)
     raise FileNotFoundError(
         f"{directory} must be the folder of a sweep or of a run, and holds no {SWEEP} or {files.CONFIG}"
     )
@@ -53,6 +57,8 @@ def of_run(directory: Path) -> Page:
 def of_sweep(directory: Path) -> Page:
     """The page of a sweep: what succeeded, how every run learned, and a table of all cells."""
     about, records = read(directory / SWEEP), collect(directory)
+    if any("data" in record for record in records):
+        return natural_pages.of_sweep(about, records, source(records))
     solved, ended = sum(map(_solved, records)), sum(record["result"] is not None for record in records)
     failed = len(records) - ended
     left = len(about["cells"]) - len(records)
@@ -69,7 +75,7 @@ def of_sweep(directory: Path) -> Page:
         _learning(page, directory, records)
         page.heading("Every cell")
         page.table(tables.cells(records))
-        page.footer(_source(records))
+        page.footer(source(records))
     return page
 
 
@@ -81,7 +87,7 @@ def of_fig7(records: Sequence[Record], command: str) -> Page:
     _success(page, records)
     page.heading("Every run")
     page.table(tables.cells(records))
-    page.footer(_source(records))
+    page.footer(source(records))
     return page
 
 
@@ -94,7 +100,7 @@ def of_tasks(records: Sequence[Record], command: str) -> Page:
     page.table(Table(["task", "claim"], [[task, claim] for task, claim in CLAIMS.items()], text=2))
     page.heading("Every run")
     page.table(tables.cells(records))
-    page.footer(_source(records))
+    page.footer(source(records))
     return page
 
 
@@ -163,7 +169,7 @@ def _solved(record: Record) -> bool:
     return bool(record["result"] and record["result"]["solved"])
 
 
-def _source(records: Sequence[Record]) -> str:
+def source(records: Sequence[Record]) -> str:
     """Version, commit, machine and date, each of them once."""
     if not records:
         return f"steadygrad {__version__}"

@@ -2,6 +2,8 @@
 
     results/fig7.jsonl       Fig. 7
     results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
+    results/table1.jsonl     music
+    results/table2.jsonl     Penn Treebank characters
     results/longest.jsonl    past the paper
     results/bench.json       the speed of a training step
 
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steadygrad.paper import fig7
-from steadygrad.report import speed, tables
+from steadygrad.report import natural, speed, tables
 from steadygrad.sweep.records import read_records
 
 COMMAND = "make results"
@@ -43,11 +45,12 @@ def render(folder: Path) -> str:
     Returns:
         Markdown.
     """
-    by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", "longest")}
+    by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", *natural.TABLES, "longest")}
     parts = [
         HEADER,
         *_fig7(by_grid["fig7"]),
         *_tasks([*by_grid["tasks"], *by_grid["ablation"]]),
+        *(part for name in natural.TABLES for part in _table(name, by_grid[name])),
         *_longest(by_grid["longest"]),
         "## Speed\n",
         "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes.\n",
@@ -94,6 +97,29 @@ def _tasks(records: list[Record]) -> list[str]:
     return [title, about, tables.tasks(records).markdown() + "\n", _source(records)]
 
 
+def _table(name: str, records: list[Record]) -> list[str]:
+    """Table 1 or 2 of the paper."""
+    table = natural.TABLES[name]
+    parts = [f"## {table.title}\n", f"The paper: {table.claim}\n"]
+    if not records:
+        return [*parts, NOT_RUN.format(f"steadygrad reproduce {name} --budget hours --records results") + "\n"]
+    about = (
+        f"Figures are {table.figures}, lower is better, each beside the paper's. `paper` are the settings of the "
+        "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
+        "one that was best on validation (in brackets, the range of all); the test split is read once, at the end.\n"
+    )
+    said = [*natural.sentences(table, records), *natural.failures(records)]
+    return [
+        *parts,
+        about,
+        natural.figures(table, records).markdown() + "\n",
+        "\n".join(f"- {sentence}" for sentence in said) + "\n",
+        "What it took:\n",
+        natural.runs(table, records).markdown() + "\n",
+        _source(records),
+    ]
+
+
 def _longest(records: list[Record]) -> list[str]:
     title = "## Past the paper: the longest sequences\n"
     if not records:
@@ -116,7 +142,8 @@ def _source(records: Sequence[Record]) -> str:
     commands = "`, `".join(sorted({record["command"] for record in records if record["command"]}))
     dates = sorted({record["date"] for record in records})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    hours = sum(record["result"]["total_seconds"] for record in records if record["result"]) / 3600
+    results = [record["result"] for record in records if record["result"]]
+    hours = sum(result.get("total_seconds", result["seconds"]) for result in results) / 3600
     commit = each(record["commit"] for record in records) or "unknown"
     facts = f"{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}"
     return f"<sub>{facts}. Made by `{commands}`.</sub>\n"

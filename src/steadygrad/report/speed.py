@@ -41,7 +41,27 @@ def render(folder: Path) -> str:
         f"<sub>{machine['cpu']}, {machine['threads']} threads, kernel {machine['kernel']}, torch {machine['torch']}, "
         f"commit {machine['commit']}; float32, minimum of repeats, all in one run: `{record['command']}`.</sub>"
     )
-    return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", source, ""])
+    return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", *_training(record), source, ""])
+
+
+def _training(record: dict[str, Any]) -> list[str]:
+    """Of whole training updates, one sentence each; records made before they were measured have none."""
+    said: list[str] = []
+    if around := record.get("overhead"):
+        said.append(
+            f"A whole training update of temporal order at T 100, batch 20, hidden 50 (data, read-out, loss, clipping, "
+            f"optimizer, bookkeeping) takes {around['update_ms']:.2f} ms: {around['overhead']:.2f} times its layer's "
+            f"forward and backward pass with Ω, {around['layer_ms']:.2f} ms, come on top of it, on {around['threads']:.0f} "
+            "thread."
+        )
+    if text := record.get("tokens"):
+        said.append(
+            f"A character model in training ({text['size']}, {text['threads']} threads), clipping and SGD included: "
+            f"{text[OURS]:,.0f} tokens/s with Ω and sigmoid units, {text['ratio']:.2f} times the "
+            f"{text['torch.nn.RNN']:,.0f} of torch.nn.RNN, nn.Linear and cross_entropy (tanh units: torch.nn.RNN has no "
+            "sigmoid)."
+        )
+    return [line for sentence in said for line in (sentence, "")]
 
 
 def filled(page: str, folder: Path) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from steadygrad.paper import fig7
 from steadygrad.paper.tasks_table import CLAIMS, Row, rows
+from steadygrad.report import natural
 from steadygrad.report.table import Table
 
 Record = Mapping[str, Any]
@@ -56,6 +57,8 @@ def longest(records: Sequence[Record]) -> Table:
 
 def cells(records: Sequence[Record]) -> Table:
     """Every cell of a sweep: its verdict, or why it has none."""
+    if any("data" in record for record in records):
+        return natural.cells(records)
     tested = sorted({int(length) for record in records for length in record.get("generalisation", {})})
     body = []
     for record in records:

@@ -4,6 +4,8 @@ demo      two to three minutes on two cores      the effect, at lengths 10, 20 a
 minutes   about ten                              the effect, at all lengths
 hours     a night                                enough seeds to believe it
 full      weeks                                  the paper's protocol: 50 seeds, up to 5·10⁶ updates
+
+Of Tables 1 and 2 `minutes` has `steady` alone and few epochs, `hours` one seed of `paper` and `steady`, `full` three.
 """
 
 from __future__ import annotations
@@ -40,6 +42,30 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "permutation_seeds", max(self.permutation_seeds, self.seeds))
+
+
+@dataclass(frozen=True)
+class NaturalBudget:
+    """One row of a table of music or text.
+
+    Attributes:
+        seeds: 1 … seeds.
+        epochs: where to stop, by preset and data set; a preset's own where nothing is said.
+        presets: the settings, in the order in which they are run.
+    """
+
+    seeds: int
+    epochs: Mapping[str, Mapping[str, int]]
+    presets: Sequence[str] = ("paper", "steady")
+
+    def settings(self, preset: str, data: str) -> dict[str, Any]:
+        """Fields of `NaturalConfig` in place of the preset's.
+
+        >>> NaturalBudget(1, {"paper": {"ptb": 3}}).settings("paper", "ptb")
+        {'epochs': 3}
+        """
+        epochs = self.epochs.get(preset, {}).get(data)
+        return {} if epochs is None else {"epochs": epochs}
 
 
 EVERY_LENGTH = (10, 20, 50, 100, 150, 200)
@@ -79,4 +105,16 @@ LONGEST: dict[str, dict[str, Budget]] = {
         "memorization-5bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
         "memorization-20bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400)),
     },
+}
+
+TABLE1: dict[str, NaturalBudget] = {
+    "minutes": NaturalBudget(1, {"steady": {"piano-midi": 40, "nottingham": 30, "musedata": 18}}, ("steady",)),
+    "hours": NaturalBudget(1, {}),
+    "full": NaturalBudget(3, {"paper": {"piano-midi": 500, "nottingham": 500, "musedata": 500}}),
+}
+
+TABLE2: dict[str, NaturalBudget] = {
+    "minutes": NaturalBudget(1, {"steady": {"ptb": 1}}, ("steady",)),
+    "hours": NaturalBudget(1, {"paper": {"ptb": 12}}),
+    "full": NaturalBudget(3, {}),
 }

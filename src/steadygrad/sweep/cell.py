@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from steadygrad.sweep import provenance
+from steadygrad.sweep import kinds, provenance
 from steadygrad.sweep.grid import Cell
+from steadygrad.sweep.outcome import Outcome as Outcome
 from steadygrad.training import files
 
 DEATHS = 3
@@ -35,27 +36,6 @@ PATIENCE = 5.0
 
 SWEEP, DESCRIPTION, GENERALISATION = "sweep.json", "cell.json", "generalisation.json"
 FAILURE, STARTS, LOCK = "failed.json", "starts.json", ".cell.lock"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a cell.
-
-    Attributes:
-        id: the cell's.
-        status: 'finished' (there is a result, good or bad), 'failed', 'interrupted', or 'busy': another process has it.
-        solved: None where there is no result.
-        reason: why it ended, or why there is no result, in one sentence.
-        updates, error, seconds: as in the result.
-    """
-
-    id: str
-    status: Literal["finished", "failed", "interrupted", "busy"]
-    reason: str = ""
-    solved: bool | None = None
-    updates: int = 0
-    error: float = float("nan")
-    seconds: float = 0.0
 
 
 def finished(cell: Cell, folder: Path) -> Outcome | None:
@@ -69,13 +49,12 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
         the outcome, if the run came to a verdict and was tested at all of the cell's test lengths.
     """
     result = read(folder / files.RESULT)
-    if result is None or _can_go_on(cell, result):
+    if result is None or kinds.of(cell.config).can_go_on(cell.config, result):
         return None
     tested = read(folder / GENERALISATION) or {}
     if any(str(length) not in tested for length in _tests(cell, result)):
         return None
-    numbers = {key: result[key] for key in ("solved", "reason", "updates", "error", "seconds")}
-    return Outcome(cell.id, "finished", **numbers)
+    return kinds.of(cell.config).outcome(cell.id, result)
 
 
 @dataclass(frozen=True)
@@ -85,8 +64,8 @@ class Work:
     Args:
         directory: the sweep's folder.
         about: what cell.json says besides: grid, command, commit, version.
-        run: `training.run`, or a stand-in with its signature.
-        evaluate: `training.evaluate`, or a stand-in.
+        run: in place of what the cell's kind trains with (`training.run`, `natural.run`), with its signature.
+        evaluate: in place of `training.evaluate`.
     """
 
     directory: Path
@@ -124,22 +103,24 @@ class Work:
         return outcome
 
     def _train_and_test(self, cell: Cell, folder: Path) -> Outcome:
-        from steadygrad import training
-
-        run, evaluate = self.run or training.run, self.evaluate or training.evaluate
+        kind = kinds.of(cell.config)
+        run = self.run or kind.train
         result = read(folder / files.RESULT)
-        if result is None or _can_go_on(cell, result):
+        if result is None or kind.can_go_on(cell.config, result):
             there = (folder / files.CONFIG).is_file()
-            # What is there differs in max_updates at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
-            config = files.read_config(folder) if there else cell.config
-            ended = run(config, folder, progress="none", resume=there, max_updates=cell.config.max_updates)
+            # What is there differs in its limit at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
+            config = kind.read(folder) if there else cell.config
+            limit = {kind.limit: getattr(cell.config, kind.limit)}
+            ended = run(config, folder, progress="none", resume=there, **limit)
             if ended.reason == "interrupted":
                 return Outcome(cell.id, "interrupted", "interrupted")
             result = read(folder / files.RESULT)
         if result is None:
             raise RuntimeError(f"the run came to an end without a {files.RESULT}")
-        tested = {str(length): evaluate(folder, length) for length in _tests(cell, result)}
-        write(folder / GENERALISATION, tested)
+        if cell.test_lengths:
+            evaluate = self.evaluate or kind.test
+            tested = {str(length): evaluate(folder, length) for length in _tests(cell, result)}
+            write(folder / GENERALISATION, tested)
         outcome = finished(cell, folder)
         assert outcome is not None
         return outcome
@@ -147,6 +128,7 @@ class Work:
     def _description(self, cell: Cell) -> dict[str, Any]:
         return {
             "id": cell.id,
+            "kind": kinds.of(cell.config).name,
             "preset": cell.preset,
             "test_lengths": list(cell.test_lengths),
             "config": cell.config.as_dict(),
@@ -169,11 +151,6 @@ def read(path: Path) -> Any:
 def write(path: Path, value: Any) -> None:
     """Puts `value` into a JSON file, whole or not at all."""
     files.write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _can_go_on(cell: Cell, result: Mapping[str, Any]) -> bool:
-    """Whether the run gave up sooner than the cell now has it."""
-    return result["reason"] == "max_updates" and result["total_updates"] < cell.config.max_updates
 
 
 def _tests(cell: Cell, result: Mapping[str, Any]) -> tuple[int, ...]:

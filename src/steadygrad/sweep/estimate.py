@@ -1,31 +1,24 @@
 """How long a sweep may take, before it is begun.
 
-    seconds of a cell ≤ max_updates · (s + c / check_every)      s: of one update, c: of one test on check_sequences
+    seconds of a cell ≤ limit · seconds of one unit of it         (updates of a task, epochs of music and text)
 
-Both are measured here on a few updates of each distinct shape (task, lengths, hidden units, batch, …), at the cell's
-full lengths: a curriculum, and success, make it shorter. Finished cells of the same shape in the sweep's folder are a
-better measure, and are taken instead.
+The latter are measured on a few updates of each distinct shape (task, lengths, hidden units, batch, …), a task's at the
+cell's full lengths: a curriculum, and success, make it shorter. Finished cells of the same shape in the sweep's folder
+are a better measure, and are taken instead.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadygrad.sweep import kinds
 from steadygrad.sweep.cell import read
 from steadygrad.sweep.grid import Grid
+from steadygrad.sweep.kind import Config
 from steadygrad.sweep.runner import remaining
-from steadygrad.training import RunConfig, files
-from steadygrad.training.evaluation import score
-from steadygrad.training.learner import Learner
-from steadygrad.training.network import stream
-
-UPDATES = 50
-"""That a measurement takes, after a few to warm up."""
-
-SHAPE = ("task", "algorithm", "length", "batch", "hidden", "nonlinearity", "optimizer", "backend", "dtype", "threads")
+from steadygrad.training import files
 
 
 @dataclass(frozen=True)
@@ -52,45 +45,26 @@ def estimate(grid: Grid, directory: Path, workers: int) -> Estimate:
     Returns:
         seconds by cell, and of all.
     """
-    left = remaining(grid, directory)
-    known = _measured(grid, directory)
-    for cell in left:
-        if _shape(cell.config) not in known:
-            known[_shape(cell.config)] = seconds_per_update(cell.config)
-    return Estimate({cell.id: known[_shape(cell.config)] * cell.config.max_updates for cell in left}, workers)
+    known = _finished(grid, directory)
+    seconds: dict[str, float] = {}
+    for cell in remaining(grid, directory):
+        kind, shape = kinds.of(cell.config), _shape(cell.config)
+        if shape not in known:
+            known[shape] = kind.measured(cell.config)
+        seconds[cell.id] = known[shape] * getattr(cell.config, kind.limit)
+    return Estimate(seconds, workers)
 
 
-def seconds_per_update(config: RunConfig, updates: int = UPDATES) -> float:
-    """Of one update of this config, and its share of a test, measured.
-
-    Args:
-        config: of the run.
-        updates: how many to time.
-    """
-    learner = Learner(config)
-    learner.lengths.now = config.length
-    for _ in range(5):
-        learner.update()
-    start = time.perf_counter()
-    for _ in range(updates):
-        learner.update()
-    one = (time.perf_counter() - start) / updates
-    few = min(config.check_sequences, 200)
-    start = time.perf_counter()
-    score(learner.network, config.length, few, stream(config.seed, "estimate"))
-    test = (time.perf_counter() - start) * config.check_sequences / few
-    return one + test / config.check_every
-
-
-def _measured(grid: Grid, directory: Path) -> dict[tuple[Any, ...], float]:
-    """What the finished cells of the folder took, by shape."""
+def _finished(grid: Grid, directory: Path) -> dict[tuple[Any, ...], float]:
+    """What a unit took in the finished cells of the folder, by shape."""
     found: dict[tuple[Any, ...], float] = {}
     for cell in grid.cells:
         result = read(Path(directory) / cell.id / files.RESULT)
-        if result is not None and result["total_updates"] > UPDATES:
-            found[_shape(cell.config)] = result["total_seconds"] / result["total_updates"]
+        pace = None if result is None else kinds.of(cell.config).pace(result)
+        if pace is not None:
+            found[_shape(cell.config)] = pace
     return found
 
 
-def _shape(config: RunConfig) -> tuple[Any, ...]:
-    return tuple(getattr(config, field) for field in SHAPE)
+def _shape(config: Config) -> tuple[Any, ...]:
+    return tuple(getattr(config, field) for field in kinds.of(config).shape)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steadygrad.checks import one_of, whole
+from steadygrad.sweep.kind import Config
 from steadygrad.training import ConfigError, RunConfig, preset
 from steadygrad.training.config import ALGORITHMS
 
@@ -33,7 +34,7 @@ class Cell:
     """
 
     id: str
-    config: RunConfig
+    config: Config
     preset: str
     test_lengths: tuple[int, ...] = ()
 
@@ -132,13 +133,23 @@ def _name(config: RunConfig, settings: str, init: str | None) -> str:
     return "_".join(parts)
 
 
-def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
+def read_by(algorithm: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Those of `overrides` that a run by `algorithm` reads.
+
+    >>> read_by("sgd-c", {"lr": 0.1, "threshold": 1.0, "alpha": 2.0})
+    {'lr': 0.1, 'threshold': 1.0}
+    """
     absent: tuple[str, ...] = ()
     if algorithm not in ("sgd-c", "sgd-cr"):
         absent += OF_CLIPPING
     if algorithm not in ("sgd-r", "sgd-cr"):
         absent += OF_OMEGA
+    return {field: value for field, value in overrides.items() if field not in absent}
+
+
+def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
+    fields = read_by(algorithm, overrides)
     curriculum = overrides.get("curriculum")
     if curriculum is not None and length is not None and (curriculum[0] >= length[0] or curriculum[1] > length[1]):
-        absent += OF_CURRICULUM
-    return {field: value for field, value in overrides.items() if field not in absent}
+        fields = {field: value for field, value in fields.items() if field not in OF_CURRICULUM}
+    return fields

@@ -5,6 +5,8 @@ tasks      every task as the paper does it: one model for 50 to 200 steps (memor
            lengths), the settings `paper` and `steady`, tested at 250, 300 and 400 steps
 ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), and without both (sgd)
 longest    how long a sequence `steady` can learn, tested at twice that length
+table1     music: Piano-midi.de, Nottingham, MuseData by SGD, SGD-C and SGD-CR     (Table 1)
+table2     Penn Treebank characters, the next and the fifth ahead, likewise        (Table 2)
 smoke      a few seconds, to see that all is well
 """
 
@@ -14,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from steadygrad.checks import one_of, whole
-from steadygrad.sweep.budget import BEGIN, FIG7, LONGEST, TASKS, Budget
+from steadygrad.sweep.budget import BEGIN, FIG7, LONGEST, TABLE1, TABLE2, TASKS, Budget, NaturalBudget
 from steadygrad.sweep.grid import Grid
+from steadygrad.sweep.natural_grid import natural_product
 
 BEYOND = (250, 300, 400)
 """Lengths at which a model trained on 50 to 200 steps is tested."""
@@ -100,6 +103,26 @@ def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, 
     return _joined("longest", grids)
 
 
+def table1(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """Table 1: polyphonic music by SGD, SGD-C and SGD-CR, with the paper's settings and with `steady`.
+
+    Args:
+        budget: 'minutes', 'hours' or 'full'.
+        seeds: how many (1 … seeds) or which, in place of the budget's.
+        **overrides: `presets`, or fields of `NaturalConfig`, such as `epochs`.
+    """
+    return _natural("table1", _budget(TABLE1, budget), ("piano-midi", "nottingham", "musedata"), (1,), seeds, overrides)
+
+
+def table2(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
+    """Table 2: the characters of the Penn Treebank, the next and the fifth ahead, by SGD, SGD-C and SGD-CR.
+
+    Args:
+        budget, seeds, **overrides: as for `table1`.
+    """
+    return _natural("table2", _budget(TABLE2, budget), ("ptb",), (1, 5), seeds, overrides)
+
+
 def smoke(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
     """Tiny runs of a second each: length 10, where every algorithm succeeds.
 
@@ -118,6 +141,8 @@ GRIDS: dict[str, Callable[..., Grid]] = {
     "tasks": tasks,
     "ablation": ablation,
     "longest": longest,
+    "table1": table1,
+    "table2": table2,
     "smoke": smoke,
 }
 
@@ -125,9 +150,9 @@ GRIDS: dict[str, Callable[..., Grid]] = {
 def get(name: str, budget: str | None = None, **options: Any) -> Grid:
     """The grid called `name`.
 
-    >>> get("smok")
+    >>> get("smok")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: grid must be one of 'fig7', 'tasks', 'ablation', 'longest', 'smoke', not 'smok' (did you mean 'smoke'?)
+    ValueError: grid must be one of 'fig7', 'tasks', ... 'smoke', not 'smok' (did you mean 'smoke'?)
     """
     grid = GRIDS[one_of("grid", name, GRIDS)]
     return grid(**options) if budget is None else grid(budget, **options)
@@ -158,6 +183,30 @@ def _by_task(
                 **{**size.settings, **overrides},
             )
         )
+    return _joined(name, grids)
+
+
+def _natural(
+    name: str,
+    size: NaturalBudget,
+    data: Sequence[str],
+    aheads: Sequence[int],
+    seeds: int | Sequence[int] | None,
+    overrides: dict[str, Any],
+) -> Grid:
+    presets = overrides.pop("presets", size.presets)
+    grids = [
+        natural_product(
+            name,
+            data=[source],
+            aheads=aheads,
+            presets=[preset],
+            seeds=_seeds(seeds, size.seeds),
+            **{**size.settings(preset, source), **overrides},
+        )
+        for preset in presets
+        for source in data
+    ]
     return _joined(name, grids)
 
 

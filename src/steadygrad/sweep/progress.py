@@ -2,7 +2,8 @@
 
 The folder is what all engines share, near or far, and what is left of a sweep after any accident; so it is the one
 thing to watch. The time left is the mean time of finished cells like the ones that are left (same task, length and
-algorithm), divided by the workers; where there are none yet, finished cells of any kind, scaled by updates × steps.
+algorithm), divided by the workers; where there are none yet, finished cells of any sort, scaled by the work in them
+(updates × steps, or epochs × tokens).
 """
 
 from __future__ import annotations
@@ -16,41 +17,15 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from steadygrad.checks import one_of
-from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
+from steadygrad.sweep import kinds
+from steadygrad.sweep.cell import FAILURE, STARTS, finished, read
 from steadygrad.sweep.grid import Cell
+from steadygrad.sweep.outcome import Outcome
+from steadygrad.sweep.outcome import duration as duration
 from steadygrad.training import files
 
 STYLES = ("auto", "plain", "none")
 INTERVAL = 1.0
-
-
-def duration(seconds: float) -> str:
-    """A time in words that fit it.
-
-    >>> duration(42), duration(200), duration(9000)
-    ('42 s', '3 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def described(outcome: Outcome) -> str:
-    """An outcome in a few words.
-
-    >>> described(Outcome("a", "finished", "solved", True, 12000, 0.004, 14.0))
-    'solved after 12,000 updates (14 s, 0.40 % wrong)'
-    """
-    if outcome.status != "finished":
-        return f"{outcome.status}: {outcome.reason}"
-    if outcome.solved:
-        return f"solved after {outcome.updates:,} updates ({duration(outcome.seconds)}, {outcome.error:.2%} wrong)".replace(
-            "%", " %"
-        )
-    share = f"{outcome.error:.1%}".replace("%", " %")
-    return (
-        f"not solved: {outcome.reason} after {outcome.updates:,} updates ({duration(outcome.seconds)}, {share} wrong)"
-    )
 
 
 class Watch:
@@ -129,8 +104,9 @@ class Watch:
             del self.left[cell.id]
             self.outcomes[cell.id] = outcome
             if outcome.status == "finished":
-                self._seconds.append((cell, read(self.directory / cell.id / files.RESULT)["total_seconds"]))
-            self._say(f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {described(outcome)}{self._rest()}")
+                result = read(self.directory / cell.id / files.RESULT)
+                self._seconds.append((cell, kinds.of(cell.config).seconds(result)))
+            self._say(f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}{self._rest()}")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.total - len(self.left), rest=self._rest())
 
@@ -174,8 +150,8 @@ def _ended(cell: Cell, folder: Path) -> Outcome | None:
 
 
 def _kind(cell: Cell) -> tuple[Any, ...]:
-    return cell.config.task, cell.config.length, cell.config.algorithm, cell.preset
+    return *kinds.of(cell.config).alike(cell.config), cell.preset
 
 
 def _work(cell: Cell) -> float:
-    return cell.config.max_updates * sum(cell.config.length)
+    return kinds.of(cell.config).work(cell.config)

@@ -1,11 +1,13 @@
 """What is kept of a sweep: one JSON line for each cell, small enough to be kept under version control for good.
 
     {"id": …, "grid": …, "command": …, "task": …, "length": [low, high], "algorithm": …, "preset": …, "seed": …,
-     "config": {the fields that are not the default}, "result": {…}, "generalisation": {"250": …, "300": …, "400": …},
+     "config": {…}, "result": {…}, "generalisation": {"250": …, "300": …, "400": …},
      "commit": …, "version": …, "machine": {"cpu": …, "threads": …}, "date": …}
 
-A cell that failed has `"result": null` and `"failed": reason`. Lines are sorted by id and keys always come in the same
-order, so two collections of the same folder are the same file.
+A cell of music or text says `"data"` and `"ahead"` in place of task and length, and has no `generalisation`
+(`steadygrad.sweep.kind`). `config` holds the fields that are not what a run has by default. A cell that failed has
+`"result": null` and `"failed": reason`. Lines are sorted by id and keys always come in the same order, so two
+collections of the same folder are the same file.
 """
 
 from __future__ import annotations
@@ -16,13 +18,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from steadygrad.sweep import kinds
 from steadygrad.sweep.cell import DESCRIPTION, FAILURE, GENERALISATION, SWEEP, read
-from steadygrad.training import RunConfig, files
+from steadygrad.training import files
 
 DIGITS = 4
 """Of every fraction and time: 10,000 test sequences don't tell more."""
-
-RESULT = ("solved", "updates", "error", "seconds", "reason", "errors", "best_updates", "total_updates", "total_seconds")
 
 Record = dict[str, Any]
 
@@ -70,9 +71,11 @@ def read_records(path: Path) -> list[Record]:
             continue
         try:
             record = json.loads(line)
-            missing = {"id", "task", "result"} - record.keys()
+            missing = {"id", "result"} - record.keys()
             if missing:
                 raise KeyError(", ".join(sorted(missing)))
+            if not record.keys() & {"task", "data"}:
+                raise KeyError("task or data")
         except (ValueError, KeyError, AttributeError) as error:
             raise ValueError(
                 f"{path}, line {number}, must be a record of a sweep ({type(error).__name__}: {error})"
@@ -99,26 +102,21 @@ def _record(folder: Path) -> Record | None:
     about, result, failure = (read(folder / name) for name in (DESCRIPTION, files.RESULT, FAILURE))
     if result is None and failure is None:
         return None
-    config = RunConfig.from_dict(about["config"])
+    kind = kinds.named(about.get("kind", "task"))
+    config = kind.config(about["config"])
+    fields = config.as_dict()
+    usual = kind.usual(config)
+    elsewhere = (*kind.told, "seed")
     record: Record = {key: about.get(key) for key in ("id", "grid", "command")}
-    record |= {"task": config.task, "length": list(config.length), "algorithm": config.algorithm}
-    record |= {"preset": about["preset"], "seed": config.seed, "config": _compact(config)}
+    record |= {name: fields[name] for name in kind.told}
+    record |= {"preset": about["preset"], "seed": config.seed}
+    record["config"] = {name: value for name, value in fields.items() if name not in elsewhere and value != usual[name]}
     if result is not None:
-        tested = read(folder / GENERALISATION) or {}
-        record["result"] = {key: _rounded(result[key]) for key in RESULT}
-        record["generalisation"] = {length: _rounded(each["error"]) for length, each in tested.items()}
-        squared = {length: each["errors"]["squared"] for length, each in tested.items() if "squared" in each["errors"]}
-        record |= {"generalisation_squared": squared} if squared else {}
+        record["result"] = {name: _rounded(result[name]) for name in kind.kept}
+        record |= _rounded(kind.beyond(read(folder / GENERALISATION) or {}))
     else:
         record |= {"result": None, "failed": failure["reason"]}
     return record | {key: about.get(key) for key in ("commit", "version", "machine", "date")}
-
-
-def _compact(config: RunConfig) -> dict[str, Any]:
-    """The fields that are not what `RunConfig` has by default, and are not said elsewhere in the record."""
-    elsewhere = ("task", "algorithm", "length", "seed")
-    default = RunConfig(config.task, "sgd").as_dict()
-    return {key: value for key, value in config.as_dict().items() if key not in elsewhere and value != default[key]}
 
 
 def _rounded(value: Any) -> Any:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from steadygrad import __version__
-from steadygrad.sweep import provenance
+from steadygrad.sweep import kinds, provenance
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, finished, read, write
 from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.sweep.local import Local
 from steadygrad.sweep.progress import Watch
-from steadygrad.training import RunConfig, files
+from steadygrad.training import files
 
 _Cell = TypeVar("_Cell")
 _Outcome = TypeVar("_Outcome")
@@ -45,7 +45,8 @@ def run(
     """Runs every cell of a grid that is not finished yet.
 
     Cells go on from their own checkpoints, so a sweep may be killed and started again as often as one likes. A cell
-    that failed before is tried again; one that gave up at `max_updates` goes on if the grid's is now higher.
+    that failed before is tried again; one that gave up at its limit (`max_updates`, or `epochs` of music and text)
+    goes on if the grid's is now higher.
 
     Args:
         grid: the cells.
@@ -53,7 +54,7 @@ def run(
         engine: `Local()` by default, one model per core.
         command: what the user typed, for the records.
         progress: 'auto', 'plain' or 'none'.
-        train: in place of `training.run`.
+        train: in place of `training.run` and `natural.run`.
         evaluate: in place of `training.evaluate`.
 
     Returns:
@@ -101,17 +102,12 @@ def check(grid: Grid, directory: Path) -> None:
     for cell in grid.cells:
         if not (directory / cell.id / files.CONFIG).is_file():
             continue
-        there = files.read_config(directory / cell.id)
-        if _can_grow(there, cell.config):
-            there = there.changed(max_updates=cell.config.max_updates)
+        kind = kinds.of(cell.config)
+        there = kind.read(directory / cell.id)
+        if kind.can_grow(there, cell.config):
+            there = there.changed(**{kind.limit: getattr(cell.config, kind.limit)})
         other = there.differences(cell.config)
         if other:
             raise ValueError(
                 f"{directory / cell.id} holds another run (there {'; '.join(other)}): choose another folder for this sweep"
             )
-
-
-def _can_grow(there: RunConfig, asked: RunConfig) -> bool:
-    # Only a schedule that knows its end would have run otherwise from the start.
-    endless = not {there.lr_schedule, there.alpha_schedule} & {"linear", "cosine"}
-    return endless and asked.max_updates > there.max_updates

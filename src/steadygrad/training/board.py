@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from .config import RunConfig
 from .files import MissingExtra
 from .flow_snapshot import Snapshot
 from .progress import Display
+from .settings import Settings
 
 SCALARS = (
     "loss",
+    "train",
+    "valid",
     "test_loss",
     "error",
     "gradient_norm",
@@ -35,11 +37,12 @@ SCALARS = (
     "lr",
     "alpha",
     "updates_per_second",
+    "tokens_per_second",
 )
 DARKEST, BRIGHTEST = -6.0, 2.0
 COLUMNS = 400
 WIDEN = 1.1
-"""A picture is written whenever the updates have grown by this factor since the last."""
+"""A picture is written whenever the run has grown by this factor since the last."""
 
 
 class Board(Display):
@@ -47,40 +50,44 @@ class Board(Display):
 
     Args:
         folder: where.
+        unit: the field of the lines that is the horizontal axis.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, unit: str = "updates") -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter  # noqa: F401
         except ImportError:
             raise MissingExtra("--tensorboard needs tensorboard: pip install 'steadygrad[tensorboard]'") from None
-        self._folder = folder
+        self._folder, self._unit = folder, unit
         self._columns: list[list[float | None]] = []
         self._due = 0
 
     @contextmanager
-    def shown(self, config: RunConfig, max_updates: int, max_seconds: float | None, updates: int) -> Iterator[None]:
+    def shown(self, config: Settings, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
         from torch.utils.tensorboard import SummaryWriter
 
         # what a killed run wrote after its last checkpoint is written again: TensorBoard is told to drop it
-        self._writer = SummaryWriter(self._folder, purge_step=updates + 1 if updates else None)
+        self._writer = SummaryWriter(self._folder, purge_step=done + 1 if done else None)
         try:
             yield
         finally:
             self._writer.close()
 
-    def check(self, line: dict[str, Any], seen: Snapshot) -> None:
-        updates = line["updates"]
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
+        at = line[self._unit]
         for name in SCALARS:
-            value = line[name]
+            value = line.get(name)
             if value is not None and math.isfinite(value):
-                self._writer.add_scalar(name, value, updates)
+                self._writer.add_scalar(name, value, at)
+        if seen is None:
+            return
         self._columns.append(seen.norms)
         if len(self._columns) > COLUMNS:
             self._columns = self._columns[::2]
-        if updates >= self._due:
-            self._writer.add_image("gradient flow (lag × updates)", heat_map(self._columns), updates, dataformats="HWC")
-            self._due = math.ceil(updates * WIDEN)
+        if at >= self._due:
+            name = f"gradient flow (lag × {self._unit})"
+            self._writer.add_image(name, heat_map(self._columns), at, dataformats="HWC")
+            self._due = math.ceil(at * WIDEN)
 
 
 def heat_map(columns: list[list[float | None]]) -> np.ndarray:

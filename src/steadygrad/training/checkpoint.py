@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,26 +20,26 @@ from typing import Any
 from torch import Tensor
 
 from . import files
-from .config import ConfigError, RunConfig
+from .settings import ConfigError, Settings
 
 KEPT = 2
 FORMAT = "steadygrad run, 1"
+_log = logging.getLogger("steadygrad")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was found on disk: named tensors, plain values, and one sentence for each file that was refused."""
+    """What was found on disk: named tensors, and plain values."""
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]
-    refused: tuple[str, ...] = ()
 
 
 class CheckpointError(ValueError):
     """A checkpoint can't be used; the message names the file and why."""
 
 
-def save(directory: Path, config: RunConfig, updates: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> Path:
+def save(directory: Path, config: Settings, updates: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> Path:
     """Write the state after `updates` updates, and remove all but the last two.
 
     Args:
@@ -61,8 +62,11 @@ def save(directory: Path, config: RunConfig, updates: int, tensors: dict[str, Te
     return path
 
 
-def latest(directory: Path, config: RunConfig) -> Checkpoint | None:
-    """The newest state of the run in `directory` that is whole and its own, or None if none was ever written."""
+def latest(directory: Path, config: Settings) -> Checkpoint | None:
+    """The newest state of the run in `directory` that is whole and its own, or None if none was ever written.
+
+    One that is refused is named in a warning.
+    """
     refused: list[str] = []
     for path in _all(directory / files.CHECKPOINTS):
         try:
@@ -70,14 +74,16 @@ def latest(directory: Path, config: RunConfig) -> Checkpoint | None:
         except CheckpointError as error:
             refused.append(str(error))
         else:
-            return Checkpoint(tensors, values, tuple(refused))
+            for sentence in refused:
+                _log.warning("%s; the one before it is used", sentence)
+            return Checkpoint(tensors, values)
     if refused:
         where = directory / files.CHECKPOINTS
         raise CheckpointError(f"{'; '.join(refused)}; no other is left (to begin anew, remove {where})")
     return None
 
 
-def read(path: Path, config: RunConfig) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path, config: Settings) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and values of one checkpoint, verified."""
     library = files.safetensors()
     try:
@@ -91,7 +97,7 @@ def read(path: Path, config: RunConfig) -> tuple[dict[str, Tensor], dict[str, An
     if header.pop("sha256", "") != _checksum(tensors, header):
         raise CheckpointError(f"{path} is refused, it is altered: its checksum does not fit")
     try:
-        other = RunConfig.from_json(header["config"])
+        other = type(config).from_json(header["config"])
     except ConfigError as error:
         raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
     differences = config.differences(other)

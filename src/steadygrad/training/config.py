@@ -6,27 +6,17 @@ the run's results as JSON and reads back to an equal config.
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import rules
 from .rules import ALGORITHMS as ALGORITHMS
-
-
-class ConfigError(ValueError):
-    """All faults of a config at once; `faults` has one sentence for each."""
-
-    def __init__(self, faults: list[str]) -> None:
-        self.faults = tuple(faults)
-        text = faults[0] if len(faults) == 1 else "\n  ".join([f"the config has {len(faults)} faults:", *faults])
-        super().__init__(text)
+from .settings import ConfigError as ConfigError
+from .settings import Settings
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Settings):
     """The settings of one training run (`steadygrad.training.preset` fills them in by name).
 
     Args:
@@ -62,7 +52,7 @@ class RunConfig:
         (50, True)
         >>> RunConfig("addition", "sgd", length=(200, 50), lr=-1.0)
         Traceback (most recent call last):
-        steadygrad.training.config.ConfigError: the config has 2 faults:
+        steadygrad.training.settings.ConfigError: the config has 2 faults:
           length must be a pair of whole numbers, low before high, not (200, 50)
           lr must be a finite number above 0, not -1.0
 
@@ -105,67 +95,6 @@ class RunConfig:
     dtype: str = "float32"
     threads: int = 1
 
-    def __post_init__(self) -> None:
-        settled, faults = rules.examine(self)
-        if faults:
-            raise ConfigError(faults)
-        for name, value in settled.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def clips(self) -> bool:
-        """Whether the algorithm clips the gradient's norm."""
-        return self.algorithm in ("sgd-c", "sgd-cr")
-
-    @property
-    def regularises(self) -> bool:
-        """Whether the algorithm adds Ω."""
-        return self.algorithm in ("sgd-r", "sgd-cr")
-
-    def as_dict(self) -> dict[str, Any]:
-        """All fields as JSON has them: pairs are lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in self._items()}
-
-    def to_json(self) -> str:
-        """All fields as a JSON object, one a line."""
-        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RunConfig:
-        """The config of `as_dict()`. A field that is not there has its default; one that does not exist is a fault."""
-        if not isinstance(values, dict):
-            raise ConfigError([f"a config must be a JSON object, not {type(values).__name__}"])
-        known = [each.name for each in fields(cls)]
-        faults = [f"the config has no field {name!r}{_near(name, known)}" for name in values if name not in known]
-        if "task" not in values:
-            faults.append("task must be given")
-        if faults:
-            raise ConfigError(faults)
-        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**given)
-
-    @classmethod
-    def from_json(cls, text: str) -> RunConfig:
-        """The config of `to_json()`."""
-        try:
-            values = json.loads(text)
-        except ValueError as error:
-            raise ConfigError([f"a config must be JSON, and this is not: {error}"]) from error
-        return cls.from_dict(values)
-
-    def changed(self, **overrides: Any) -> RunConfig:
-        """This config with other values in some fields, checked again."""
-        return dataclasses.replace(self, **overrides)
-
-    def differences(self, other: RunConfig) -> list[str]:
-        """What `other` has otherwise, field by field: 'seed is 1, not 2'."""
-        theirs = dict(other._items())
-        return [f"{name} is {mine!r}, not {theirs[name]!r}" for name, mine in self._items() if mine != theirs[name]]
-
-    def _items(self) -> list[tuple[str, Any]]:
-        return [(each.name, getattr(self, each.name)) for each in fields(self)]
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    def examined(self) -> tuple[dict[str, Any], list[str]]:
+        """The values that fields shall have in place of what was given, and one sentence for each fault."""
+        return rules.examine(self)

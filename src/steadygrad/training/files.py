@@ -1,6 +1,7 @@
 """What a run leaves on disk, and how it gets there whole.
 
     DIR/config.json           the settings
+    DIR/data.json             what a run on music or text was trained on: its symbols, and a checksum
     DIR/metrics.jsonl         one line for each check
     DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues
     DIR/weights.safetensors   the best weights so far
@@ -14,16 +15,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from .config import ConfigError, RunConfig
+from .config import RunConfig
+from .settings import ConfigError, Settings
 
 if TYPE_CHECKING:
     from .network import Network
 
-CONFIG, METRICS, FLOW = "config.json", "metrics.jsonl", "flow.jsonl"
+Config = TypeVar("Config", bound=Settings)
+
+CONFIG, DATA, METRICS, FLOW = "config.json", "data.json", "metrics.jsonl", "flow.jsonl"
 WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoints"
 
 
@@ -69,22 +73,38 @@ def _settle(folder: Path) -> None:
 
 
 def read_config(directory: str | Path) -> RunConfig:
-    """The settings of the run in `directory`."""
+    """The settings of the run on a task in `directory`."""
+    return read_settings(directory, RunConfig)
+
+
+def read_settings(directory: str | Path, kind: type[Config]) -> Config:
+    """The settings of the run in `directory`, which is of this kind."""
     path = Path(directory) / CONFIG
     try:
-        return RunConfig.from_json(path.read_text(encoding="utf-8"))
+        return kind.from_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{directory} must be the folder of a run, and holds no {CONFIG}") from None
     except ConfigError as error:
         raise ConfigError([f"{path}: {fault}" for fault in error.faults]) from error
 
 
-def write_weights(path: Path, weights: dict[str, torch.Tensor], config: RunConfig) -> None:
+def write_weights(path: Path, weights: dict[str, torch.Tensor], about: dict[str, str]) -> None:
     """Put weights into a file that says whose they are."""
     from .. import __version__
 
-    about = {"task": config.task, "steadygrad": __version__}
+    about = {**about, "steadygrad": __version__}
     write(path, safetensors().torch.save({name: each.contiguous() for name, each in weights.items()}, about))
+
+
+def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
+    """Give a network the best weights of the run in `directory`."""
+    path = Path(directory) / WEIGHTS
+    try:
+        network.load_state_dict(safetensors().torch.load(path.read_bytes()))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there: the run has not come to its first check yet") from None
+    except (safetensors().SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{path} does not hold the weights of this run: {str(error).splitlines()[0]}") from error
 
 
 def load(directory: str | Path) -> Network:
@@ -99,11 +119,5 @@ def load(directory: str | Path) -> Network:
     from .network import Network
 
     network = Network(read_config(directory))
-    path = Path(directory) / WEIGHTS
-    try:
-        network.load_state_dict(safetensors().torch.load(path.read_bytes()))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is not there: the run has not come to its first check yet") from None
-    except (safetensors().SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{path} does not hold the weights of this run: {str(error).splitlines()[0]}") from error
+    read_weights(network, directory)
     return network

@@ -10,11 +10,15 @@ not touched: no gradient is kept, and the sequences come from a stream of their 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from ..eigen import eigenvalues
+from ..flow import CellFlow
+from ..rnn.layer import RNN
 from .network import Network
 
 LAGS = 200
@@ -47,15 +51,18 @@ class Snapshot:
 def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
     """Measure the gradients of a network on one batch of sequences of `length`."""
     batch = network.task.sample(network.config.batch, length, generator)
-    rnn = network.rnn
-    rnn.record = True
-    try:
+
+    def errors() -> None:
         loss = network.task.loss(network(batch), batch)
         torch.autograd.grad(loss, [parameter for _, parameter in network.trained()])
-    finally:
-        rnn.record = False
-    flow = rnn.flow[0]
-    steps = len(batch.inputs)
+
+    return snapshot(network.rnn, errors)
+
+
+def snapshot(rnn: RNN, errors: Callable[[], Any]) -> Snapshot:
+    """What `errors`, a backward pass through `rnn`, shows of its gradients."""
+    flow = measured(rnn, errors)
+    steps = flow.measured.shape[1]
     stride = math.ceil(steps / LAGS)
     norms = flow.norms.flip(0)
     relative = (norms / norms[0])[::stride].tolist()
@@ -70,6 +77,16 @@ def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
         max(map(abs, λ)),
         [(round(each.real, DIGITS), round(each.imag, DIGITS)) for each in λ],
     )
+
+
+def measured(rnn: RNN, errors: Callable[[], Any]) -> CellFlow:
+    """The flow of a backward pass that is made for this alone."""
+    rnn.record = True
+    try:
+        errors()
+    finally:
+        rnn.record = False
+    return rnn.flow[0]
 
 
 def _eigenvalues(W: torch.Tensor) -> list[complex]:

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import files
-from .config import RunConfig
+from .settings import ConfigError, Settings
 
-OWN = (files.CONFIG, files.METRICS, files.FLOW, files.WEIGHTS, files.RESULT, files.CHECKPOINTS)
+OWN = (files.CONFIG, files.DATA, files.METRICS, files.FLOW, files.WEIGHTS, files.RESULT, files.CHECKPOINTS)
 
 
 class FolderError(ValueError):
     """The folder can't be used for this run; the message says why and what to do."""
 
 
-def claim(directory: Path, config: RunConfig, resume: bool) -> None:
+def claim(directory: Path, config: Settings, resume: bool) -> None:
     """Make the folder this run's own.
 
     Args:
@@ -30,7 +30,10 @@ def claim(directory: Path, config: RunConfig, resume: bool) -> None:
     """
     there = [name for name in OWN if (directory / name).exists()]
     if files.CONFIG in there:
-        differences = config.differences(files.read_config(directory))
+        try:
+            differences = config.differences(files.read_settings(directory, type(config)))
+        except ConfigError as error:
+            raise FolderError(f"{directory} holds a run of another kind: give another folder ({error})") from error
         if differences:
             raise FolderError(
                 f"{directory} holds another run ({', '.join(differences)} here): give another folder, "

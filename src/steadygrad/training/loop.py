@@ -179,7 +179,7 @@ class Loop:
     def _write_best(self) -> None:
         best = self.success.best
         if best is not None and best.updates != self._written:
-            files.write_weights(self.directory / files.WEIGHTS, best.weights, self.config)
+            files.write_weights(self.directory / files.WEIGHTS, best.weights, {"task": self.config.task})
             self._written = best.updates
 
     def _verdict(self, reason: str) -> Result:

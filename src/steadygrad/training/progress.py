@@ -1,6 +1,7 @@
 """What a run shows while it works: a live display on a terminal, or a line for each check.
 
-A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run.
+A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. How
+a kind of run is put into words is said by its `Words`; how far it has come is counted in its own unit.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .config import RunConfig
 from .flow_snapshot import Snapshot
+from .settings import Settings
 
 _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")
@@ -23,25 +24,60 @@ class Display:
     """Shows nothing: what 'none' asks for, and what the others build on."""
 
     @contextmanager
-    def shown(self, config: RunConfig, max_updates: int, max_seconds: float | None, updates: int) -> Iterator[None]:
-        """While this lasts the display is there. `updates`: how many were made before."""
+    def shown(self, config: Settings, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
+        """While this lasts the display is there. `done`: how far the run had come before, of `limit`."""
         yield
 
-    def check(self, line: dict[str, Any], seen: Snapshot) -> None:
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
         """A check was made: its line of metrics.jsonl, and its look at the gradients."""
 
-    def tick(self, updates: int, seconds: float, loss: float) -> None:
-        """Time has passed: updates and seconds so far, and the loss of the last update."""
+    def tick(self, done: int, seconds: float, loss: float) -> None:
+        """Time has passed: how far the run has come, the seconds so far, and the loss of the last update."""
+
+
+class Words:
+    """How a run on a task is put into words."""
+
+    unit = "updates"
+    """What is counted to tell how far the run has come: a field of its lines."""
+
+    def title(self, config: Any) -> str:
+        """The run in one line."""
+        return f"{config.task} · {config.algorithm} · length {config.length[0]}–{config.length[1]} · seed {config.seed}"
+
+    def done(self, done: int, limit: int) -> str:
+        """How far it has come."""
+        return f"{done:,} of {limit:,} {self.unit}"
+
+    def pace(self, rate: float) -> str:
+        """How quickly it goes on."""
+        return f"{rate:,.0f}/s"
+
+    def text(self, line: dict[str, Any]) -> str:
+        """A line of metrics by itself."""
+        return text(line)
+
+    def numbers(self, line: dict[str, Any], loss: float | None) -> str:
+        """The last line of metrics under the bar, with a smoothed loss of now."""
+        most = short(line["gradient_norm_max"], 0)
+        return (
+            f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   ‖g‖ {short(line['gradient_norm'], 0)} (max {most})   "
+            f"clipped {100 * line['clip_rate']:.0f} %   Ω {short(line['omega'], 0)}   ρ {line['spectral_radius']:.3f}   "
+            f"horizon {line['horizon']}   length {line['low']}–{line['high']}"
+        )
 
 
 class Plain(Display):
     """One line of text for each check."""
 
-    def check(self, line: dict[str, Any], seen: Snapshot) -> None:
-        print(text(line), flush=True)
+    def __init__(self, words: Words | None = None) -> None:
+        self._words = words or Words()
+
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
+        print(self._words.text(line), flush=True)
 
 
-def display(progress: str) -> Display:
+def display(progress: str, words: Words | None = None) -> Display:
     """The display called 'auto', 'plain' or 'none'."""
     if progress == "none":
         return Display()
@@ -50,9 +86,9 @@ def display(progress: str) -> Display:
             from .live import Live
         except ImportError:
             _log.warning("the live display needs rich: pip install 'steadygrad[train]'; here are plain lines instead")
-            return Plain()
-        return Live()
-    return Plain()
+            return Plain(words)
+        return Live(words=words)
+    return Plain(words)
 
 
 def text(line: dict[str, Any]) -> str:

@@ -1,18 +1,56 @@
-"""The verdict of a run."""
+"""The verdict of a run, of any kind and on a task."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import Field, asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import files
-from .config import RunConfig
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Verdict:
+    """How a run of any kind ended, for a frozen dataclass to build on."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    reason: str
+    """Why it ended."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended because it diverged."""
+        return self.reason.startswith("diverged")
+
+    def write(self, directory: Path, config: Settings) -> None:
+        """Put the verdict, the settings and the versions into DIR/result.json."""
+        import torch
+
+        from .. import __version__
+
+        about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
+        text = json.dumps({**asdict(self), **about}, indent=1, ensure_ascii=False, allow_nan=False)
+        files.write(directory / files.RESULT, text.encode() + b"\n")
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Self | None:
+        """The verdict in `directory`, or None if there is none yet."""
+        path = Path(directory) / files.RESULT
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not the verdict of a run ({type(error).__name__}: {error})") from error
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Verdict):
     """How a run ended.
 
     Attributes:
@@ -35,30 +73,3 @@ class Result:
     best_updates: int
     total_updates: int
     total_seconds: float
-
-    @property
-    def diverged(self) -> bool:
-        """Whether it ended because it diverged."""
-        return self.reason.startswith("diverged")
-
-    def write(self, directory: Path, config: RunConfig) -> None:
-        """Put the verdict, the settings and the versions into DIR/result.json."""
-        import torch
-
-        from .. import __version__
-
-        about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
-        text = json.dumps({**asdict(self), **about}, indent=1, ensure_ascii=False, allow_nan=False)
-        files.write(directory / files.RESULT, text.encode() + b"\n")
-
-    @classmethod
-    def read(cls, directory: str | Path) -> Result | None:
-        """The verdict in `directory`, or None if there is none yet."""
-        path = Path(directory) / files.RESULT
-        try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{name: values[name] for name in cls.__dataclass_fields__})
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not the verdict of a run ({type(error).__name__}: {error})") from error

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from .. import checks
 from . import checkpoint, files, folder
 from .config import RunConfig
 from .loop import Loop
-from .progress import PROGRESS, Display, display
+from .process import displays, interruptible, threads
+from .progress import PROGRESS
 from .result import Result
 
 CHECKPOINT_SECONDS = 30.0
-_log = logging.getLogger("steadygrad")
 
 
 def run(
@@ -70,33 +63,21 @@ def run(
         time = checks.number("max_seconds", max_seconds, low=0, open_low=True)
     checks.number("checkpoint_seconds", checkpoint_seconds, low=0)
     files.safetensors()
-    displays = _displays(config, directory, progress, tensorboard)
+    shown = displays(directory, progress, tensorboard)
     folder.claim(directory, config, resume)
     with ExitStack() as stack:
         stack.enter_context(folder.locked(directory))
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
             return result
-        stack.enter_context(_threads(config.threads))
-        found = checkpoint.latest(directory, config)
-        for sentence in found.refused if found else ():
-            _log.warning("%s; the one before it is used", sentence)
-        loop = Loop(config, directory, displays, found)
+        stack.enter_context(threads(config.threads))
+        loop = Loop(config, directory, shown, checkpoint.latest(directory, config))
         stack.callback(loop.record.close)
         (directory / files.RESULT).unlink(missing_ok=True)
-        for each in displays:
+        for each in shown:
             stack.enter_context(each.shown(config, limit, time, loop.learner.updates))
-        stack.enter_context(_interruptible(loop))
+        stack.enter_context(interruptible(loop))
         return loop.run(limit, time, checkpoint_seconds)
-
-
-def _displays(config: RunConfig, directory: Path, progress: str, tensorboard: bool) -> list[Display]:
-    displays = [display(progress)]
-    if tensorboard:
-        from .board import Board
-
-        displays.append(Board(directory / "tensorboard"))
-    return displays
 
 
 def _can_go_on(result: Result, max_updates: int, max_seconds: float | None) -> bool:
@@ -105,32 +86,3 @@ def _can_go_on(result: Result, max_updates: int, max_seconds: float | None) -> b
     if result.reason == "max_seconds":
         return max_seconds is None or max_seconds > result.total_seconds
     return False
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _interruptible(loop: Loop) -> Iterator[None]:
-    """Let Ctrl-C end the loop between two updates; a second one ends it at once."""
-    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        loop.interrupted = True
-        signal.signal(signal.SIGINT, before)
-
-    # None: what was there was not set from Python, and can't be put back
-    before = signal.signal(signal.SIGINT, stop) or signal.SIG_DFL
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -43,7 +43,7 @@ class Schedule:
         self._seen, self._sum = 0, 0.0
         self._before: float | None = None
 
-    def factor(self, updates: int) -> float:
+    def factor(self, updates: float) -> float:
         """What to multiply the first value with in the update after `updates` of them."""
         if self.name == "constant":
             return 1.0

@@ -1,0 +1,155 @@
+"""What is learned from: music or text, cut into chunks for training, whole for testing.
+
+    music   predict the 88 notes of step t from those before it           cost: −Σ over notes of log p, in nats
+    text    predict the character `ahead` of t from those up to t         cost: −log₂ p, in bits
+
+An epoch of music takes the pieces in an order drawn anew from the seed and the epoch's number; a text is read from its
+beginning, in `batch` streams. A test reads every piece whole, and a text as one stream: no step is left out, and the state
+is carried all the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+
+from torch import Tensor
+
+from .. import data
+from ..checks import one_of
+from ..data.music import KEYS
+from ..training.network import stream
+from .config import NaturalConfig
+
+UNITS = {False: "nats/step", True: "bits/character"}
+"""Of the figure of merit, by whether the data are text."""
+SPLITS = ("train", "valid", "test")
+SHARE = 0.05
+"""Of the user's own data, for validation and for test each."""
+SIDE_BY_SIDE = 32
+"""Pieces that a test reads at once."""
+TEST_STEPS = 1000
+"""Longest chunk of a test."""
+
+
+class Corpus(ABC):
+    """The data of a run.
+
+    Attributes:
+        config: the settings of the run.
+        width: how many notes or characters there are: the network's inputs and outputs.
+        symbols: the characters, or None for music.
+        unit, per_nat: what the figure of merit is measured in, and how many of it make a nat.
+    """
+
+    width: int
+    symbols: list[str] | None
+    unit: str
+    per_nat: float
+
+    def __init__(self, config: NaturalConfig) -> None:
+        self.config = config
+
+    @abstractmethod
+    def predictions(self, split: str) -> int:
+        """How many steps of a part are predicted."""
+
+    @abstractmethod
+    def epoch(self, number: int) -> Iterator[data.Chunk]:
+        """The chunks of one epoch of training; epochs are numbered from 1."""
+
+    @abstractmethod
+    def whole(self, split: str) -> Iterator[data.Chunk]:
+        """A part, each of its predictions once, the state to be carried all the way."""
+
+    @abstractmethod
+    def tensors(self) -> Iterable[Tensor]:
+        """All there is, in a fixed order."""
+
+    def checksum(self) -> str:
+        """The sha256 of all parts and symbols: what tells whether the user's own data are still the same."""
+        digest = hashlib.sha256(json.dumps(self.symbols).encode())
+        for tensor in self.tensors():
+            digest.update(f"{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+class Music(Corpus):
+    """Pieces of music."""
+
+    width, symbols, unit, per_nat = KEYS, None, UNITS[False], 1.0
+
+    def __init__(self, config: NaturalConfig, pieces: data.MusicData) -> None:
+        super().__init__(config)
+        self._parts = {split: getattr(pieces, split) for split in SPLITS}
+
+    def predictions(self, split: str) -> int:
+        return sum(len(piece) for piece in self._parts[one_of("split", split, SPLITS)])
+
+    def epoch(self, number: int) -> Iterator[data.Chunk]:
+        config = self.config
+        return data.chunks(
+            self._parts["train"], config.steps, config.batch, generator=stream(config.seed, "order", number)
+        )
+
+    def whole(self, split: str) -> Iterator[data.Chunk]:
+        # the longest first: else they would be read alone at the end
+        pieces = sorted(self._parts[one_of("split", split, SPLITS)], key=len, reverse=True)
+        return data.chunks(pieces, TEST_STEPS, min(SIDE_BY_SIDE, len(pieces)))
+
+    def tensors(self) -> Iterable[Tensor]:
+        return (piece for split in SPLITS for piece in self._parts[split])
+
+
+class Text(Corpus):
+    """A text in characters."""
+
+    unit, per_nat = UNITS[True], 1 / math.log(2)
+
+    def __init__(self, config: NaturalConfig, text: data.TextData) -> None:
+        super().__init__(config)
+        self.width, self.symbols = len(text.vocabulary), list(text.vocabulary)
+        self._parts: dict[str, Tensor] = {split: getattr(text, split) for split in SPLITS}
+        for split, tokens in self._parts.items():
+            if len(tokens) <= config.ahead:
+                raise ValueError(
+                    f"ahead must be below the {len(tokens):,} characters that {text.name} has for {split}, "
+                    f"not {config.ahead}"
+                )
+        most = len(self._parts["train"]) - config.ahead
+        if config.batch > most:
+            raise ValueError(f"batch must be at most {most:,}, the predictions in {text.name}, not {config.batch}")
+
+    def predictions(self, split: str) -> int:
+        return len(self._parts[one_of("split", split, SPLITS)]) - self.config.ahead
+
+    def epoch(self, number: int) -> Iterator[data.Chunk]:
+        config = self.config
+        return data.streams(self._parts["train"], config.batch, config.steps, config.ahead)
+
+    def whole(self, split: str) -> Iterator[data.Chunk]:
+        tokens = self._parts[one_of("split", split, SPLITS)]
+        return data.streams(tokens, 1, TEST_STEPS, self.config.ahead)
+
+    def tensors(self) -> Iterable[Tensor]:
+        return (self._parts[split] for split in SPLITS)
+
+
+def open_corpus(config: NaturalConfig) -> Corpus:
+    """The data that a config names, read and verified.
+
+    Raises:
+        DataError: a file is missing, altered, unreadable, or too short.
+        ValueError: the data are too short for the config.
+    """
+    if config.data == "text":
+        return Text(config, data.text_file(config.path or "", SHARE, SHARE))
+    if config.data == "music":
+        return Music(config, data.midi_folder(config.path or "", step=config.time_step or 0.0, valid=SHARE, test=SHARE))
+    if config.is_text:
+        return Text(config, data.characters(config.data))
+    return Music(config, data.music(config.data))
