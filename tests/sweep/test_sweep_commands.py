@@ -91,8 +91,8 @@ def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
     assert code == 0
     assert "steady without clipping" in out
     records = sweep.read_records(tmp_path / "results" / "tasks.jsonl")
-    # Five tasks with one model and two with four, five rows each.
-    assert len(records) == (5 + 2 * 4) * 5
+    # Five tasks with one model and two with four; paper, steady and two ablations.
+    assert len(records) == (5 + 2 * 4) * 4
     assert {tuple(record["generalisation"]) for record in records} == {("250", "300", "400")}
     assert (tmp_path / "tasks" / "index.html").exists()
 

@@ -29,6 +29,8 @@ class Budget:
             of `LONGEST`.
         tasks: which of them.
         ablations: the algorithms that stand beside SGD-CR under `steady`.
+        of_paper: settings of the preset 'paper' alone.
+        fewer: seeds of 'paper', or of the 'ablation', where they are fewer: a run that solves nothing is the longest.
         permutation_seeds: seeds of random permutation, which the paper solved in 1 trial of 8.
     """
 
@@ -38,7 +40,9 @@ class Budget:
     lengths: Sequence[int] = ()
     tasks: Sequence[str] = tasks.names()
     ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")
-    permutation_seeds: int = field(default=0)
+    permutation_seeds: int = 0
+    of_paper: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fewer: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "permutation_seeds", max(self.permutation_seeds, self.seeds))
@@ -90,7 +94,16 @@ TASKS: dict[str, Budget] = {
         tasks=("temporal-order", "addition", "memorization-5bit"),
         ablations=("sgd-c",),
     ),
-    "hours": Budget(5, {"max_updates": 400_000}, ("paper", "steady"), MEMORIZATION, permutation_seeds=8),
+    "hours": Budget(
+        5,
+        {},
+        ("paper", "steady"),
+        MEMORIZATION,
+        ablations=("sgd-c", "sgd-r"),
+        permutation_seeds=8,
+        of_paper={"max_updates": 100_000},
+        fewer={"paper": 1, "ablation": 3},
+    ),
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper", "steady"), MEMORIZATION),
 }
 

@@ -12,6 +12,7 @@ smoke      a few seconds, to see that all is well
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -167,20 +168,22 @@ def _by_task(
     overrides: dict[str, Any],
 ) -> Grid:
     grids = []
-    for task in size.tasks:
+    for task, preset in itertools.product(size.tasks, presets):
         memorizes = task.startswith("memorization")
         lengths = [(length, length) for length in size.lengths] if memorizes else [RANGE]
         number = size.permutation_seeds if task == "random-permutation" else size.seeds
+        number = min(number, size.fewer.get("ablation" if name == "ablation" else preset, number))
+        settings = {**size.settings, **(size.of_paper if preset == "paper" else {})}
         grids.append(
             Grid.product(
                 name,
                 tasks=[task],
                 lengths=lengths,
                 algorithms=algorithms,
-                presets=presets,
+                presets=[preset],
                 seeds=_seeds(seeds, number),
                 test_lengths=BEYOND,
-                **{**size.settings, **overrides},
+                **{**settings, **overrides},
             )
         )
     return _joined(name, grids)
