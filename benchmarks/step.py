@@ -21,7 +21,7 @@ import torch
 import overhead
 import steadygrad as sg
 import tokens
-from clock import once, quickest
+from clock import in_turn, once, quickest
 from memory import peak_bytes
 from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
 from steadygrad.rnn import native
@@ -52,6 +52,21 @@ def measure(size: Size, seconds: float) -> dict[str, float]:
     return quickest(steps, seconds) | {"the products alone, at this machine's peak": products_at_peak(size)}
 
 
+def options(size: Size, seconds: float) -> dict[str, float]:
+    """What Ω and the recording cost: times of a step with them, over one without."""
+    setting = Setting.make(size)
+    bare, omega, record = "neither", "Ω", "recording"
+    times = in_turn(
+        {
+            bare: steady(setting, alpha=0.0, record=False),
+            record: steady(setting, alpha=0.0),
+            omega: steady(setting),
+        },
+        seconds,
+    )
+    return {"Ω on / off": times[omega] / times[record], "recording on / off": times[record] / times[bare]}
+
+
 def environment() -> dict[str, str | int]:
     cpuinfo = Path("/proc/cpuinfo")
     names = [line for line in cpuinfo.read_text().splitlines() if "model name" in line] if cpuinfo.exists() else []
@@ -68,7 +83,9 @@ def environment() -> dict[str, str | int]:
     }
 
 
-def table(results: dict[str, dict[str, float]], memory: dict[str, dict[str, int]]) -> str:
+def table(
+    results: dict[str, dict[str, float]], ratios: dict[str, dict[str, float]], memory: dict[str, dict[str, int]]
+) -> str:
     lines: list[str] = []
     for size, times in results.items():
         ours = times["steadygrad with Ω"]
@@ -79,6 +96,7 @@ def table(results: dict[str, dict[str, float]], memory: dict[str, dict[str, int]
         for name, value in sorted(times.items(), key=lambda item: item[1]):
             note = "" if name == "steadygrad with Ω" else f"{value / ours:.2f}× as fast"
             lines.append(f"{name:44}{value:9.3f}{note:>24}")
+        lines += [f"{name + ', in turn, medians':44}{value:9.3f}" for name, value in ratios[size].items()]
         peak = memory[size]
         lines += [f"{'peak memory of a step: torch.nn.RNN':44}{peak['torch.nn.RNN'] / 2**20:9.2f} MiB"]
         share = peak["steadygrad with Ω"] / peak["torch.nn.RNN"]
@@ -93,17 +111,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each peer and size (default 3)")
     parser.add_argument("--write", type=Path, help="a JSON file to write the figures to")
     args = parser.parse_args()
-    results, memory = {}, {}
+    results, ratios, memory = {}, {}, {}
     for size in (SMALL, LARGE):
         print(f"measuring {size} …", file=sys.stderr)
         results[str(size)] = measure(size, args.seconds)
+        ratios[str(size)] = options(size, args.seconds)
         memory[str(size)] = {name: peak_bytes(name, size) for name in ("torch.nn.RNN", "steadygrad with Ω")}
     print("measuring training updates …", file=sys.stderr)
     around, text = overhead.measure(args.seconds), tokens.measure(2 * args.seconds)
-    print(table(results, memory), overhead.table(around), tokens.table(text), sep="\n")
+    print(table(results, ratios, memory), overhead.table(around), tokens.table(text), sep="\n")
     if args.write:
         record = {"command": "make bench", "environment": environment(), "milliseconds": results, "peak_bytes": memory}
-        record |= {"overhead": around, "tokens": text}
+        record |= {"ratios": ratios, "overhead": around, "tokens": text}
         args.write.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 

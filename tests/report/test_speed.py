@@ -34,3 +34,12 @@ def test_whole_training_updates_stand_below_the_table_once_they_are_measured(tmp
         assert ("90,000 tokens/s with Ω and sigmoid units, 2.00 times the 45,000 of torch.nn.RNN" in page) is bool(
             tokens
         )
+
+
+def test_what_omega_and_the_recording_cost_stands_in_the_table_once_it_is_measured(tmp_path: Path) -> None:
+    record = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))
+    record["ratios"] = {size: {"Ω on / off": 1.03, "recording on / off": 1.01} for size in record["milliseconds"]}
+    (tmp_path / "bench.json").write_text(json.dumps(record), encoding="utf-8")
+    page = speed.render(tmp_path)
+    assert "| a step with Ω, of one without | 1.03× | 1.03× |" in page
+    assert "| a step that records its flow, of one that does not | 1.01× | 1.01× |" in page

@@ -96,6 +96,15 @@ def test_polishing_lets_the_rate_fall_linearly_to_nothing(small: RunConfig) -> N
     assert rates == pytest.approx([0.01, 0.0075, 0.005, 0.0025, 0.0], rel=1e-15)
 
 
+def test_polishing_is_at_all_lengths_and_without_omega(small: RunConfig) -> None:
+    learner = Learner(small.changed(curriculum=(10, 10)))
+    learner.update()
+    assert (learner.lengths.now, learner.alpha) == ((10, 10), small.alpha)
+    learner.polish(4)
+    learner.update()
+    assert (learner.lengths.now, learner.alpha, learner.network.rnn.alpha) == (small.length, 0.0, 0.0)
+
+
 def test_a_rate_of_zero_changes_no_weight(small: RunConfig) -> None:
     learner = Learner(small)
     learner.polish(1)

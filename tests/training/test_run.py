@@ -28,6 +28,7 @@ METRICS = {
     "error",
     "errors",
     "tested",
+    "beyond",
     "gradient_norm",
     "gradient_norm_max",
     "clip_rate",
@@ -78,8 +79,13 @@ def test_polishing_goes_on_past_the_first_success_and_keeps_the_best_weights(sol
     rates = [line["lr"] for line in lines if line["updates"] > result.updates]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < 0.05 / 100
+    assert {line["alpha"] for line in lines if line["updates"] > result.updates} == {0.0}
+    assert all((line["beyond"] is not None) is (line["error"] <= 0.01) for line in whole)
     counted = [line for line in whole if line["updates"] >= result.updates]
-    best = min(counted, key=lambda line: (line["error"], line["test_loss"]))
+    best = min(
+        (line for line in counted if line["error"] <= 0.01),
+        key=lambda line: (line["beyond"], line["error"], line["test_loss"]),
+    )
     assert (best["updates"], best["error"]) == (result.best_updates, result.error)
 
 

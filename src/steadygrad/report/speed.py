@@ -12,7 +12,10 @@ COMPARED = {
     "torch.nn.RNN": "torch.nn.RNN, without Ω",
     "Ω by an RNNCell loop": "Ω by an RNNCell loop and autograd",
     "JAX scan": "a jitted JAX scan, without Ω",
-    "steadygrad without Ω": "steadygrad, without Ω",
+}
+RATIOS = {
+    "Ω on / off": "a step with Ω, of one without",
+    "recording on / off": "a step that records its flow, of one that does not",
 }
 BLOCK = re.compile(r"(<!-- generated: bench -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -36,10 +39,14 @@ def render(folder: Path) -> str:
             rows.append([label, *(f"{each[name]:.2f} ms ({each[name] / each[OURS]:.2f}×)" for each in times)])
     shares = [each[OURS] / each["torch.nn.RNN"] for each in (record["peak_bytes"][size] for size in sizes)]
     rows.append(["peak memory, of torch.nn.RNN's", *(f"{share:.2f}" for share in shares)])
+    for name, label in RATIOS.items():
+        if "ratios" in record:
+            rows.append([label, *(f"{record['ratios'][size][name]:.2f}×" for size in sizes)])
     machine = record["environment"]
     source = (
         f"<sub>{machine['cpu']}, {machine['threads']} threads, kernel {machine['kernel']}, torch {machine['torch']}, "
-        f"commit {machine['commit']}; float32, minimum of repeats, all in one run: `{record['command']}`.</sub>"
+        f"commit {machine['commit']}; float32, minimum of repeats (the last two rows: medians of steps that "
+        f"alternate), all in one run: `{record['command']}`.</sub>"
     )
     return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", *_training(record), source, ""])
 

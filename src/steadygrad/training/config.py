@@ -42,8 +42,9 @@ class RunConfig(Settings):
         check_every: updates between two tests on fresh sequences.
         check_sequences: how many of them a test begins with; it goes on to all `test_sequences` if these promise success.
         test_sequences, success: solved when at most the share `success` of `test_sequences` is answered wrong.
-        after_success: 'stop', or 'polish': train on for `polish` times the updates so far while the rate falls linearly
-            to 0, and keep the weights of the best test.
+        after_success: 'stop', or 'polish': train on for `polish` times the updates so far, without Ω and at a rate that
+            falls linearly to 0, go back to the best weights whenever they are lost, and keep them. The best are those
+            that solve the task and err least at twice the longest length.
         backend, dtype, threads: how it is computed. Other threads may round differently.
 
     Example:

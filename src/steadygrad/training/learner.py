@@ -93,8 +93,17 @@ class Learner:
         return loss
 
     def polish(self, updates: int) -> None:
-        """Let the rate fall linearly to 0 over the next `updates`."""
+        """Go on for `updates` at all lengths, with a rate that falls linearly to 0 and without Ω.
+
+        Ω has brought the error to where it was needed. A state that is to be kept for good is an attractor, on which
+        errors do vanish: now it would be in the way.
+        """
         self.polishing = (self.updates, updates)
+        self.lengths.finish()
+
+    def go_back(self, weights: dict[str, Tensor]) -> None:
+        """Go on from other weights, such as the best."""
+        self.network.load_state_dict(weights)
 
     def judge(self) -> None:
         """Whether the run has diverged, as far as one can tell between two checks. Raises `Diverged`."""
@@ -140,7 +149,9 @@ class Learner:
         if self.polishing is not None:
             start, updates = self.polishing
             lr *= max(0.0, 1.0 - (self.updates - start) / updates)
-        alpha = self.config.alpha * self._schedules["alpha"].factor(self.updates)
+            alpha = 0.0
+        else:
+            alpha = self.config.alpha * self._schedules["alpha"].factor(self.updates)
         if (lr, alpha) != (self.lr, self.alpha):
             self.lr, self.alpha = lr, alpha
             self._apply_rates()

@@ -137,6 +137,7 @@ class Loop:
         learner.judge()
         updates = learner.updates
         found = self.success.test(learner.network, updates)
+        beyond = self.success.test_beyond(learner.network, found, updates)
         low, high = learner.lengths.now
         seen = look(learner.network, high, stream(config.seed, "look", updates))
         now = perf_counter()
@@ -148,6 +149,7 @@ class Loop:
             "error": found.error,
             "errors": found.errors,
             "tested": found.sequences,
+            "beyond": beyond,
             "omega": seen.omega,
             "active": seen.active,
             "spectral_radius": seen.spectral_radius,
@@ -163,8 +165,11 @@ class Loop:
         self.record.snapshot(updates, seen)
         for display in self.displays:
             display.check(line, seen)
-        if self.success.consider(found, updates, self.seconds, learner.weights()):
+        if self.success.consider(found, updates, self.seconds, learner.weights(), beyond):
             self._succeeded()
+        elif learner.polishing is not None and self.success.is_lost(beyond):
+            assert self.success.best is not None
+            learner.go_back(self.success.best.weights)
 
     def _succeeded(self) -> None:
         config, updates = self.config, self.learner.updates
@@ -216,7 +221,8 @@ class Loop:
         """The weights since the last check may be the best. The checkpoint, written before, does not know of it."""
         learner = self.learner
         found = self.success.test(learner.network, learner.updates)
-        self.success.consider(found, learner.updates, self.seconds, learner.weights())
+        beyond = self.success.test_beyond(learner.network, found, learner.updates)
+        self.success.consider(found, learner.updates, self.seconds, learner.weights(), beyond)
 
     def _test_best(self, weights: dict[str, Any]) -> Score:
         network = Network(self.config)

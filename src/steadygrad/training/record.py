@@ -1,7 +1,8 @@
 """What a run writes down as it goes: a line of metrics for each check, and snapshots of its gradients.
 
-    metrics.jsonl   updates, loss, test_loss, error, errors, tested, gradient_norm, gradient_norm_max, clip_rate, skipped,
-                    omega, active, spectral_radius, horizon, low, high, lr, alpha, updates_per_second, seconds
+    metrics.jsonl   updates, loss, test_loss, error, errors, tested, beyond (the error at twice the longest length, once
+                    the task is solved), gradient_norm, gradient_norm_max, clip_rate, skipped, omega, active,
+                    spectral_radius, horizon, low, high, lr, alpha, updates_per_second, seconds
     flow.jsonl      updates, steps, stride, norms, eigenvalues             (flow_snapshot.py)
 
 Numbers that are not finite are null. Snapshots are thinned as the run gets long, to a few hundred lines: the next is due

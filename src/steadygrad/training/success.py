@@ -4,6 +4,9 @@
 
 A test begins with few sequences, and goes on to all of them only if these promise success: far from it, the answer is
 clear early. Each test draws its own sequences, from a stream that only the seed and the number of updates decide.
+
+A network that has solved its lengths may still have only just done so: some keep what they saw for 200 steps and no longer.
+While it is polished, the best weights are those of the solved ones that err least at twice the longest length.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from .network import Network, stream
 PROMISE, AT_LEAST = 5.0, 0.01
 """All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 
+WORSE = 0.1
+"""Weights that err so much more often than the best, at twice the longest length, are given up for the best."""
+
 
 @dataclass(frozen=True)
 class Best:
@@ -30,12 +36,14 @@ class Best:
     score: Score
     whole: bool
     weights: dict[str, Tensor]
+    beyond: float = 0.0
+    """The error at twice the longest length, once it is asked for."""
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """Fewer wrong is better; of equals, the smaller loss."""
+    def rank(self) -> tuple[float, float, float]:
+        """Fewer wrong is better, beyond the longest length first; of equals, the smaller loss."""
         loss = self.score.loss
-        return self.score.error, loss if math.isfinite(loss) else math.inf
+        return self.beyond, self.score.error, loss if math.isfinite(loss) else math.inf
 
 
 class Success:
@@ -70,18 +78,35 @@ class Success:
         config = self.config
         return score(network, config.length, config.test_sequences, stream(config.seed, "test", updates))
 
-    def consider(self, found: Score, updates: int, seconds: float, weights: dict[str, Tensor]) -> bool:
+    def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
+        """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
+        config = self.config
+        if config.after_success != "polish" or not self._solves(found):
+            return None
+        twice = 2 * config.length[1]
+        return score(network, (twice, twice), config.check_sequences, stream(config.seed, "beyond", updates)).error
+
+    def consider(
+        self, found: Score, updates: int, seconds: float, weights: dict[str, Tensor], beyond: float | None = None
+    ) -> bool:
         """Remember the weights if none before were better, and say whether this is the first success."""
-        whole = found.sequences == self.config.test_sequences
-        candidate = Best(updates, found, whole, weights)
-        first = whole and not self.solved and found.error <= self.config.success
+        candidate = Best(updates, found, found.sequences == self.config.test_sequences, weights, beyond or 0.0)
+        first = not self.solved and self._solves(found)
         if first:
             self.updates, self.seconds = updates, seconds
-        # once solved, only tests of all sequences count: a few can look better by chance
-        better = self.best is None or (candidate.rank < self.best.rank and (whole or not self.solved))
+        # once solved, only what solves it too can be better
+        better = self.best is None or (candidate.rank < self.best.rank and (self._solves(found) or not self.solved))
         if first or better:
             self.best = candidate
         return first
+
+    def is_lost(self, beyond: float | None) -> bool:
+        """Whether weights that are polished have become so much worse than the best that it is better to go back."""
+        return self.best is not None and (beyond is None or beyond > self.best.beyond + WORSE)
+
+    def _solves(self, found: Score) -> bool:
+        # a test of a few sequences can look better by chance
+        return found.sequences == self.config.test_sequences and found.error <= self.config.success
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The best weights by name, and the rest as plain values."""
@@ -92,6 +117,7 @@ class Success:
         values["best"] = {
             "updates": self.best.updates,
             "whole": self.best.whole,
+            "beyond": self.best.beyond,
             "error": found.error,
             "errors": found.errors,
             "loss": found.loss if math.isfinite(found.loss) else None,
@@ -106,4 +132,4 @@ class Success:
         if best is not None:
             loss = math.inf if best["loss"] is None else best["loss"]
             found = Score(best["error"], best["errors"], loss, best["sequences"])
-            self.best = Best(best["updates"], found, best["whole"], weights)
+            self.best = Best(best["updates"], found, best["whole"], weights, best.get("beyond", 0.0))
