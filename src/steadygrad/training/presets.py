@@ -55,9 +55,8 @@ STEADY: Settings = {
     "alpha": 8.0,
     "curriculum": (20, 30),
     "curriculum_loss": 0.05,
-    "check_every": 500,
     "after_success": "polish",
-    "polish": 2.0,
+    "polish": 0.5,
     "max_updates": 150_000,
 }
 # Where a state must be kept exactly rather than latched: an orthogonal start, steps scaled by Adam whose rate falls to 0,
