@@ -78,6 +78,7 @@ QUICK = {"optimizer": "momentum", "lr": 0.003}
 """Fig. 7's own, for all three algorithms, or a short budget would end before SGD-CR does: momentum, and …"""
 BEGIN = 50
 """… lengths above this one begin at it and grow. It is beyond what SGD and SGD-C can learn, so it helps Ω alone."""
+GROWING = {"curriculum": (BEGIN, BEGIN), "curriculum_loss": 0.15}
 
 FIG7: dict[str, Budget] = {
     "demo": Budget(3, {"max_updates": 16_000, **QUICK}, lengths=(10, 20, 50)),

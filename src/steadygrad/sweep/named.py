@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from steadygrad.checks import one_of, whole
-from steadygrad.sweep.budget import BEGIN, FIG7, LONGEST, TABLE1, TABLE2, TASKS, Budget, NaturalBudget
+from steadygrad.sweep.budget import BEGIN, FIG7, GROWING, LONGEST, TABLE1, TABLE2, TASKS, Budget, NaturalBudget
 from steadygrad.sweep.grid import Grid
 from steadygrad.sweep.natural_grid import natural_product
 
@@ -44,7 +44,9 @@ def fig7(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, *
     settings = dict(size.settings) if preset == "steady" else {"max_updates": size.settings["max_updates"]}
     grids = []
     for length in size.lengths:
-        growing = {"curriculum": (BEGIN, BEGIN) if length > BEGIN else None} if preset == "steady" else {}
+        growing: dict[str, Any] = {}
+        if preset == "steady":
+            growing = dict(GROWING) if length > BEGIN else {"curriculum": None}
         grids.append(
             Grid.product(
                 "fig7",
