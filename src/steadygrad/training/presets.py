@@ -57,7 +57,7 @@ STEADY: Settings = {
     "curriculum_loss": 0.05,
     "after_success": "polish",
     "polish": 0.5,
-    "max_updates": 150_000,
+    "max_updates": 400_000,
 }
 # Where a state must be kept exactly rather than latched: an orthogonal start, steps scaled by Adam whose rate falls to 0,
 # and less of Ω.
