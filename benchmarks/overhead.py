@@ -14,7 +14,7 @@ import argparse
 
 import torch
 
-from clock import quickest
+from clock import in_turn
 from peers import Step
 from steadygrad.training import RunConfig
 from steadygrad.training.learner import Learner
@@ -54,12 +54,12 @@ def layer_alone(learner: Learner) -> Step:
 
 
 def measure(seconds: float) -> dict[str, float]:
-    """Milliseconds of an update and of the layer alone, and the overhead."""
+    """Milliseconds of an update and of the layer alone, medians of both in turn, and the overhead."""
     settings = config()
     before = torch.get_num_threads()
     torch.set_num_threads(settings.threads)
     try:
-        times = quickest({UPDATE: Learner(settings).update, LAYER: layer_alone(Learner(settings))}, seconds)
+        times = in_turn({UPDATE: Learner(settings).update, LAYER: layer_alone(Learner(settings))}, seconds)
     finally:
         torch.set_num_threads(before)
     return {
