@@ -91,7 +91,7 @@ class RunConfig(Settings):
     test_sequences: int = 10_000
     success: float = 0.01
     after_success: str = "stop"
-    polish: float = 1.0
+    polish: float = 0.5
     backend: str = "auto"
     dtype: str = "float32"
     threads: int = 1

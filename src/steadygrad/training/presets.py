@@ -56,7 +56,6 @@ STEADY: Settings = {
     "curriculum": (20, 30),
     "curriculum_loss": 0.05,
     "after_success": "polish",
-    "polish": 0.5,
     "max_updates": 400_000,
 }
 # Where a state must be kept exactly rather than latched: an orthogonal start, steps scaled by Adam whose rate falls to 0,
