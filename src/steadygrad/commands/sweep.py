@@ -39,7 +39,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = "fig7, tasks, ablation, longest or smoke; or give the axes below"
+    names = "fig7, tasks, ablation, longest, table1, table2 or smoke; or give the axes below"
     parser.add_argument("name", nargs="?", metavar="NAME", help=names)
     parser.add_argument("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")

@@ -24,11 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .. import init
 from ..data import Chunk
-from ..rnn.layer import RNN
-from ..training.network import stream
-from ..training.settings import ConfigError
+from ..training.network import draw, layers
 from .config import NaturalConfig
 
 
@@ -68,34 +65,11 @@ class Network(nn.Module):
     def __init__(self, config: NaturalConfig, width: int) -> None:
         super().__init__()
         self.config, self.width = config, width
-        hidden = config.hidden or 1
-        dtype = getattr(torch, config.dtype)
-        with torch.random.fork_rng(devices=[]):  # what torch's constructors draw is drawn again below
-            try:
-                self.rnn = RNN(
-                    width,
-                    hidden,
-                    nonlinearity=config.nonlinearity,
-                    bias=config.bias,
-                    alpha=config.alpha,
-                    omega=config.omega,
-                    leak=config.leak,
-                    backend=config.backend,
-                    dtype=dtype,
-                )
-            except RuntimeError as error:  # the backend asked for is not there
-                raise ConfigError([str(error)]) from error
-            self.readout = nn.Linear(hidden, width, bias=config.bias, dtype=dtype)
-        if config.bias:
-            self.rnn.bias_hh_l0.requires_grad_(False)
-        self.rnn.record = False
-        self._dtype = dtype
+        self.rnn, self.readout = layers(config, width, config.hidden or 1, width, bias=config.bias)
+        self._dtype = self.rnn.weight_hh_l0.dtype
         self._cost = _characters if config.is_text else _notes
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
-        generator = stream(config.seed, "init")
-        if config.init in ("orthogonal", "identity"):  # these are W_rec's alone
-            init.basic_tanh_(self, generator=generator)
-        init.get(config.init)(self, generator=generator)
+        draw(self, config)
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits of what comes next, and the state to go on from.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,29 +49,11 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.task = task = tasks.get(config.task, **config.task_options)
-        hidden = config.hidden or task.hidden_size
-        dtype = getattr(torch, config.dtype)
-        with torch.random.fork_rng(devices=[]):  # what torch's constructors draw is drawn again below
-            try:
-                self.rnn = RNN(
-                    task.input_size,
-                    hidden,
-                    nonlinearity=config.nonlinearity,
-                    alpha=config.alpha,
-                    omega=config.omega,
-                    leak=config.leak,
-                    backend=config.backend,
-                    dtype=dtype,
-                )
-            except RuntimeError as error:  # the backend asked for is not there
-                raise ConfigError([str(error)]) from error
-            self.readout = nn.Linear(hidden, task.output_size, dtype=dtype)
-        self.rnn.bias_hh_l0.requires_grad_(False)
-        self.rnn.record = False
-        self._dtype = dtype
+        self.rnn, self.readout = layers(config, task.input_size, config.hidden or task.hidden_size, task.output_size)
+        self._dtype = self.rnn.weight_hh_l0.dtype
         self._regression = task.kind == "regression"
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
-        self._draw(config)
+        draw(self, config)
 
     def forward(self, batch: tasks.Batch) -> Tensor:
         """The read-out at the steps that count: [S, B, output_size]."""
@@ -108,11 +91,38 @@ class Network(nn.Module):
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
         return last if batch.steps.start == len(inputs) - 1 else output[batch.steps]
 
-    def _draw(self, config: RunConfig) -> None:
-        generator = stream(config.seed, "init")
-        if config.init in ("orthogonal", "identity"):  # these are W_rec's alone
-            init.basic_tanh_(self, generator=generator)
-        init.get(config.init)(self, generator=generator)
+
+def layers(config: Any, inputs: int, hidden: int, outputs: int, *, bias: bool = True) -> tuple[RNN, nn.Linear]:
+    """The recurrent layer and the read-out that the settings of any kind of run ask for; `draw` gives them their weights."""
+    dtype = getattr(torch, config.dtype)
+    with torch.random.fork_rng(devices=[]):  # what torch's constructors draw is drawn again
+        try:
+            rnn = RNN(
+                inputs,
+                hidden,
+                nonlinearity=config.nonlinearity,
+                bias=bias,
+                alpha=config.alpha,
+                omega=config.omega,
+                leak=config.leak,
+                backend=config.backend,
+                dtype=dtype,
+            )
+        except RuntimeError as error:  # the backend asked for is not there
+            raise ConfigError([str(error)]) from error
+        readout = nn.Linear(hidden, outputs, bias=bias, dtype=dtype)
+    if bias:
+        rnn.bias_hh_l0.requires_grad_(False)
+    rnn.record = False
+    return rnn, readout
+
+
+def draw(network: nn.Module, config: Any) -> None:
+    """Give a network the initial weights that its settings ask for; their `seed` alone decides them."""
+    generator = stream(config.seed, "init")
+    if config.init in ("orthogonal", "identity"):  # these are W_rec's alone
+        init.basic_tanh_(network, generator=generator)
+    init.get(config.init)(network, generator=generator)
 
 
 def _cross_entropy(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+from abc import ABC, abstractmethod
 from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,7 +26,7 @@ class ConfigError(ValueError):
         super().__init__(text)
 
 
-class Settings:
+class Settings(ABC):
     """The settings of a run, for a frozen dataclass to build on."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -39,9 +40,9 @@ class Settings:
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 
+    @abstractmethod
     def examined(self) -> tuple[dict[str, Any], list[str]]:
         """The values that fields shall have in place of what was given, and one sentence for each fault."""
-        raise NotImplementedError
 
     @property
     def clips(self) -> bool:
