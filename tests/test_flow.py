@@ -230,6 +230,16 @@ def test_flow_that_was_asked_for_does_not_change_with_later_passes(backend: str)
     torch.testing.assert_close(rnn.flow.norms, 4 * before, rtol=1e-14, atol=0)
 
 
+def test_flow_is_the_same_when_backends_take_turns() -> None:
+    rnn, x = layer("native"), sequence()
+    loss_of_all(rnn(x)[0]).backward()
+    alone = rnn.flow.norms
+    # Each lays out what it measured in its own way; none may fill the tensors of another.
+    for rnn.backend in ("torch", "torch", "native", "reference", "reference", "native", "native"):
+        loss_of_all(rnn(x)[0]).backward()
+        torch.testing.assert_close(rnn.flow.norms, alone, rtol=1e-12, atol=0)
+
+
 def test_flow_follows_sequences_of_another_shape(backend: str) -> None:
     rnn = layer(backend)
     for steps in (9, 4, 9):

@@ -184,7 +184,8 @@ class Recorder:
     def room(self, batch: int, steps: int) -> Tensor:
         """Where to write what is measured, [2, B, T] float64; the caller's alone until it is recorded."""
         room, self._spare = self._spare, None
-        if room is None or room.shape != (2, batch, steps):
+        # what another backend or device left behind is laid out otherwise
+        if room is None or room.shape != (2, batch, steps) or not (room.is_cpu and room.is_contiguous()):
             room = torch.empty(2, batch, steps, dtype=torch.float64)
         return room
 

@@ -153,9 +153,8 @@ class RNN(torch.nn.Module):
         """Output of every step and the last states, shaped as torch.nn.RNN shapes them."""
         weight = self._weights(0)[1]
         if recurrence.is_autocast(weight):
-            with torch.autocast(
-                weight.device.type, enabled=False
-            ):  # roundings would add up over time: it keeps its dtype
+            # roundings would add up over time: it keeps its own dtype
+            with torch.autocast(weight.device.type, enabled=False):
                 return self.forward(self._own_dtype(input), None if hx is None else self._own_dtype(hx))
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
