@@ -88,7 +88,7 @@ def test_smart_tanh_has_fifteen_weights_a_unit_and_radius_095(hidden: int, dtype
     assert (made["rnn"].bias_hh_l0 == 0).all()
 
 
-@pytest.mark.parametrize("name", ["basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identity"])
+@pytest.mark.parametrize("name", ["basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identity", "input_driven"])
 def test_steadygrad_rnn_is_filled_as_torchs(name: str) -> None:
     torch.manual_seed(0)
     ours, theirs = RNN(3, 20), nn.RNN(3, 20)
@@ -141,7 +141,16 @@ def test_identity_is_scaled_identity_and_writes_nothing_else() -> None:
     assert all((p == 7.0).all() for name, p in made.named_parameters() if "weight_hh" not in name)
 
 
-@pytest.mark.parametrize("name", ["basic_tanh", "smart_tanh", "sigmoid", "orthogonal"])
+def test_input_driven_has_strong_inputs_and_little_memory() -> None:
+    made = init.input_driven_(model(300), generator=seeded())
+    values = torch.linalg.svdvals(made["rnn"].weight_hh_l0.detach())
+    torch.testing.assert_close(values, torch.full_like(values, 0.05))
+    assert_normal(made["rnn"].weight_ih_l0, 1.0)
+    assert_normal(made["readout"].weight, 0.1)
+    assert (made["rnn"].bias_ih_l0 == 0).all()
+
+
+@pytest.mark.parametrize("name", ["basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "input_driven"])
 def test_generator_decides_the_weights_and_torchs_own_stays_untouched(name: str) -> None:
     fill = init.get(name)
     models = [model(20) for _ in range(3)]
@@ -163,12 +172,13 @@ def test_get_returns_the_function_of_that_name() -> None:
         "sigmoid": init.sigmoid_,
         "orthogonal": init.orthogonal_,
         "identity": init.identity_,
+        "input_driven": init.input_driven_,
     }
     with pytest.raises(ValueError, match=r"name must be one of .* not 'basic-tanh' \(did you mean 'basic_tanh'\?\)"):
         init.get("basic-tanh")
 
 
-@pytest.mark.parametrize("name", ["smart_tanh", "orthogonal", "identity"])
+@pytest.mark.parametrize("name", ["smart_tanh", "orthogonal", "identity", "input_driven"])
 def test_module_without_a_recurrent_matrix_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"module must hold a recurrent layer .* Linear has none"):
         init.get(name)(nn.Linear(2, 2))

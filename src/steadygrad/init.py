@@ -5,6 +5,7 @@
     smart_tanh   as sigmoid; then each unit keeps 15 recurrent weights, and W_hh ← 0.95 W_hh / ρ(W_hh)
     orthogonal   W_hh ← gain · Q,   QᵀQ = I
     identity     W_hh ← scale · I
+    input_driven W_in from N(0, 1), W_hh ← 0.05 Q,   QᵀQ = I; the other weights N(0, 0.1²), biases 0
 
 ρ is the spectral radius. "All weights" are those of recurrent layers (weight_ih…, weight_hh…: `steadygrad.RNN`,
 `torch.nn.RNN`, any module with parameters of those names) and of `torch.nn.Linear` layers, wherever they sit in the
@@ -25,6 +26,7 @@ from steadygrad.eigen import spectral_radius
 
 CONNECTIONS = 15
 RADIUS = 0.95
+MEMORY = 0.05
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -193,12 +195,42 @@ def identity_(module: Module, scale: float = 1.0, *, generator: Generator | None
     return module
 
 
+def input_driven_(module: Module, *, generator: Generator | None = None) -> Module:
+    """W_in from N(0, 1), W_hh ← 0.05 Q with a random orthogonal Q; other weights from N(0, 0.1²), biases 0.
+
+    A state is at first a random code of its own input, told apart at a glance, and memory is learned from there. For
+    inputs that are one of many symbols, such as the characters of a text: with small W_in their traces of many steps
+    lie in one another's way.
+
+    Args:
+      module: a recurrent layer, or anything that contains one (and perhaps Linear layers).
+      generator: the source of randomness; torch's global one if None.
+
+    Returns:
+      The same module.
+
+    Example:
+      >>> layer = input_driven_(torch.nn.RNN(2, 3))
+      >>> torch.linalg.svdvals(layer.weight_hh_l0.detach()).round(decimals=4).tolist()
+      [0.05, 0.05, 0.05]
+    """
+    _recurrent(module)  # a module that has none is refused before anything is written
+    orthogonal_(normal_(module, 0.1, generator=generator), MEMORY, generator=generator)
+    with torch.no_grad():
+        for layer in _layers(module):
+            for name, parameter in layer.named_parameters(recurse=False):
+                if name.startswith("weight_ih"):
+                    parameter.normal_(0.0, 1.0, generator=generator)
+    return module
+
+
 REGISTRY: dict[str, Initialisation] = {
     "basic_tanh": basic_tanh_,
     "smart_tanh": smart_tanh_,
     "sigmoid": sigmoid_,
     "orthogonal": orthogonal_,
     "identity": identity_,
+    "input_driven": input_driven_,
 }
 
 

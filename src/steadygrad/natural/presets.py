@@ -83,16 +83,16 @@ STEADY_MUSIC: Settings = {
 }
 STEADY_TEXT: Settings = {
     "nonlinearity": "tanh",
-    "init": "orthogonal",
+    "init": "input_driven",
     "steps": 50,  # four times as many updates as 200 steps give, at the same cost; the state is carried all the same
-    "batch": 32,
+    "batch": 16,
     "cost": "mean",
-    "threshold": 1.0,
+    "threshold": 0.2,
     "optimizer": "adam",
-    "lr": 0.003,
+    "lr": 0.002,
     "lr_schedule": "cosine",
-    "alpha": 0.5,
-    "epochs": 20,
+    "alpha": 0.05,
+    "epochs": 16,
     "patience": 3,
 }
 STEADY_BY_DATA: dict[str, Settings] = {
