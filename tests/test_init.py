@@ -146,6 +146,7 @@ def test_input_driven_has_strong_inputs_and_little_memory() -> None:
     values = torch.linalg.svdvals(made["rnn"].weight_hh_l0.detach())
     torch.testing.assert_close(values, torch.full_like(values, 0.05))
     assert_normal(made["rnn"].weight_ih_l0, 1.0)
+    assert_normal(init.input_driven_(RNN(9, 300, nonlinearity="sigmoid"), generator=seeded()).weight_ih_l0, 4.0)
     assert_normal(made["readout"].weight, 0.1)
     assert (made["rnn"].bias_ih_l0 == 0).all()
 

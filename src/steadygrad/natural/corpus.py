@@ -4,8 +4,8 @@
     text    predict the character `ahead` of t from those up to t         cost: −log₂ p, in bits
 
 An epoch of music takes the pieces in an order drawn anew from the seed and the epoch's number; a text is read from its
-beginning, in `batch` streams. A test reads every piece whole, and a text as one stream: no step is left out, and the state
-is carried all the way.
+beginning, in `batch` streams. A test reads every piece whole, and a text as one stream (but for its training part, which is
+read in `batch` streams once more): no step is left out, and the state is carried all the way.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ class Text(Corpus):
 
     def whole(self, split: str) -> Iterator[data.Chunk]:
         tokens = self._parts[one_of("split", split, SPLITS)]
-        return data.streams(tokens, 1, TEST_STEPS, self.config.ahead)
+        # what was learned from is only compared with: it is read as it was learned from, in streams side by side
+        side_by_side = self.config.batch if split == "train" else 1
+        return data.streams(tokens, side_by_side, TEST_STEPS, self.config.ahead)
 
     def tensors(self) -> Iterable[Tensor]:
         return (self._parts[split] for split in SPLITS)
