@@ -75,7 +75,7 @@ def test_table2_is_one_and_five_steps_ahead_by_three_algorithms() -> None:
 def test_budgets_of_the_tables_set_seeds_and_epochs_and_an_override_goes_first(name: str, table: Any) -> None:
     for budget, size in table.items():
         for cell in sweep.get(name, budget).cells:
-            usual = natural.preset(cell.config.data, "sgd", cell.preset).epochs
+            usual = natural.preset(cell.config.data, "sgd", cell.preset, ahead=cell.config.ahead).epochs
             assert cell.config.epochs == size.epochs.get(cell.preset, {}).get(cell.config.data, usual)
         assert {cell.config.seed for cell in sweep.get(name, budget).cells} == set(range(1, size.seeds + 1))
     grid = sweep.get(name, "minutes", presets=["paper"], epochs=7, seeds=2)
