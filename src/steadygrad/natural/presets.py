@@ -82,22 +82,23 @@ STEADY_MUSIC: Settings = {
     "epochs": 50,
     "patience": 10,
 }
+# Rectified units learn a text in fewer epochs than sigmoid units, and these in fewer than tanh.
 STEADY_TEXT: Settings = {
-    "nonlinearity": "sigmoid",
+    "nonlinearity": "relu",
     "init": "input_driven",
     "steps": 50,  # four times as many updates as 200 steps give, at the same cost; the state is carried all the same
     "batch": 16,
     "cost": "mean",
-    "threshold": 1.0,
+    "threshold": 0.5,
     "optimizer": "adam",
     "momentum": 0.5,
-    "lr": 0.02,
+    "lr": 0.0015,
     "lr_schedule": "cosine",
     "alpha": 0.05,
-    "epochs": 12,
+    "epochs": 15,
     "patience": 3,
 }
-STEADY_AHEAD: Settings = {"epochs": 6}  # there is less to learn of what lies further ahead
+STEADY_AHEAD: Settings = {"epochs": 4}  # there is less to learn of what lies further ahead
 STEADY_BY_DATA: dict[str, Settings] = {
     "piano-midi": {},
     "nottingham": {},
