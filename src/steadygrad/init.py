@@ -7,10 +7,11 @@
     identity     W_hh ← scale · I
     input_driven W_in from N(0, 1/γ²), W_hh ← 0.05 Q,   QᵀQ = I; the other weights N(0, 0.1²), biases 0
 
-ρ is the spectral radius, γ the steepest slope of the layer's nonlinearity (sigmoid: 1/4; others: 1). "All weights" are those of recurrent layers (weight_ih…, weight_hh…: `steadygrad.RNN`,
-`torch.nn.RNN`, any module with parameters of those names) and of `torch.nn.Linear` layers, wherever they sit in the
-module: the program drew its readout W_hy from the same distribution. Other layers are left alone. Where weight_hh
-stacks gates (`torch.nn.GRU`, `torch.nn.LSTM`, shape [3H, H] or [4H, H]), "W_hh" is each gate's [H, H] in turn.
+ρ is the spectral radius, γ the steepest slope of the layer's nonlinearity (sigmoid: 1/4; others: 1). "All weights" are
+those of recurrent layers (weight_ih…, weight_hh…: `steadygrad.RNN`, `torch.nn.RNN`, any module with parameters of those
+names) and of `torch.nn.Linear` layers, wherever they sit in the module: the program drew its readout W_hy from the same
+distribution. Other layers are left alone. Where weight_hh stacks gates (`torch.nn.GRU`, `torch.nn.LSTM`, shape [3H, H] or
+[4H, H]), "W_hh" is each gate's [H, H] in turn.
 """
 
 from __future__ import annotations
@@ -198,9 +199,9 @@ def identity_(module: Module, scale: float = 1.0, *, generator: Generator | None
 def input_driven_(module: Module, *, generator: Generator | None = None) -> Module:
     """W_in from N(0, 1/γ²), W_hh ← 0.05 Q with a random orthogonal Q; other weights from N(0, 0.1²), biases 0.
 
-    γ is 1/4 for a layer whose `nonlinearity` is "sigmoid", 1 for every other. A state is at first a random code of its own input, told apart at a glance, and memory is learned from there. For
-    inputs that are one of many symbols, such as the characters of a text: with small W_in their traces of many steps
-    lie in one another's way.
+    γ is 1/4 for a layer whose `nonlinearity` is "sigmoid", 1 for every other. A state is at first a random code of its own
+    input, told apart at a glance, and memory is learned from there. For inputs that are one of many symbols, such as the
+    characters of a text: with small W_in their traces of many steps lie in one another's way.
 
     Args:
       module: a recurrent layer, or anything that contains one (and perhaps Linear layers).

@@ -50,7 +50,7 @@ def stopped_after(updates: int, config: NaturalConfig, directory: Path, monkeypa
         return update(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr("steadygrad.natural.loop.TICK", 0.0)
+        patch.setattr("steadygrad.training.work.TICK", 0.0)
         patch.setattr(Learner, "update", counted)
         with pytest.raises(_Stop):
             run(config, directory, progress="none", resume=True, checkpoint_seconds=0.0)

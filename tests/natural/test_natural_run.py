@@ -21,7 +21,7 @@ from steadygrad import natural
 from steadygrad.natural import NaturalConfig, NaturalResult, loop, run
 from steadygrad.natural.progress import NaturalWords
 from steadygrad.natural.run import displays
-from steadygrad.training import FolderError, RunConfig, files
+from steadygrad.training import FolderError, RunConfig, files, work
 from steadygrad.training.live import Live
 
 
@@ -78,7 +78,7 @@ def test_a_run_without_a_better_validation_ends_after_its_patience(
 def test_a_limit_of_seconds_ends_a_run_within_an_epoch_and_its_last_weights_count(
     text_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "TICK", 0.0)
+    monkeypatch.setattr(work, "TICK", 0.0)
     result = run(of_text(text_path), tmp_path / "run", progress="none", max_seconds=1e-9)
     assert (result.reason, result.epochs, result.updates, result.best_epoch) == ("max_seconds", 1, 1, 1)
     assert result.valid == natural.evaluate(tmp_path / "run", "valid")

@@ -1,13 +1,10 @@
-"""The training loop: updates, epochs, validations, checkpoints, and the verdict.
+"""The training loop of music or text: updates, epochs, validations, and the verdict.
 
-    after every update         is it time to write a line or a checkpoint, or to stop?
     ten times an epoch         a line: what training cost since the last, the gradients, Ω
     at the end of an epoch     validate, look at the gradients and at W_rec's spectrum, write a line, keep the best weights
-    every some seconds         write a checkpoint
-    at the end                 write a checkpoint, read all parts of the data with the best weights, give the verdict
+    at the end                 read all parts of the data with the best weights, give the verdict
 
-Nothing that depends on the clock changes a number of the training: a run that is killed at any moment and resumed gives
-the same weights and the same lines as one that is left alone.
+Clock and checkpoints are training/work.py's.
 """
 
 from __future__ import annotations
@@ -17,11 +14,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from ..training import checkpoint, files
+from torch import Tensor
+
+from ..training import checkpoint
 from ..training.descent import Diverged
 from ..training.flow_snapshot import Snapshot, measured, snapshot
 from ..training.progress import Display
-from ..training.record import Record
+from ..training.work import Work
 from .best import Best
 from .config import NaturalConfig
 from .corpus import Corpus
@@ -30,18 +29,15 @@ from .learner import Learner, Tally
 from .network import Network
 from .result import NaturalResult
 
-TICK = 0.2
-"""Seconds between two refreshments of the display."""
 LINES = 10
 """Of metrics in an epoch, but for its last, so many at most."""
-BEST = "best."
 
 
 class _Stopped(Exception):
     """Ctrl-C while the data are read for the verdict."""
 
 
-class Loop:
+class Loop(Work[NaturalResult]):
     """One run at work in its folder.
 
     Args:
@@ -60,92 +56,50 @@ class Loop:
         displays: list[Display],
         found: checkpoint.Checkpoint | None,
     ) -> None:
-        self.config, self.corpus, self.directory, self.displays = config, corpus, directory, displays
+        super().__init__(config, directory, displays)
+        self.config, self.corpus = config, corpus
         self.learner = Learner(config, corpus)
         self.best = Best()
-        self.interrupted = False
         self._every = max(1, corpus.predictions("train") // (config.batch * config.steps * LINES))
         self._sample = next(corpus.epoch(0))
-        self._before = self._learning = 0.0
-        self._written = 0
-        if found is None:
-            self.record = Record(directory)
-        else:
-            self._load(found)
+        self._learning = 0.0
+        self.open(found)
         self._lined = self.learner.updates, self.learner.tokens, self._learning
-        self._begun = perf_counter()
+
+    def _end(self, limit: int) -> str | None:
+        learner = self.learner
+        if learner.at_end_of_epoch:
+            self._end_epoch()
+        if learner.epoch > limit:
+            return "epochs"
+        if self.config.patience is not None and learner.epoch - 1 - self.best.epoch >= self.config.patience:
+            return "patience"
+        return None
+
+    def _update(self) -> float:
+        learner = self.learner
+        begun = perf_counter()
+        loss = learner.update()
+        self._learning += perf_counter() - begun
+        if learner.updates % self._every == 0 and not learner.at_end_of_epoch:
+            self._line(None)
+        return loss
 
     @property
-    def seconds(self) -> float:
-        """Of the run so far, those before a resumption included."""
-        return self._before + perf_counter() - self._begun
+    def _done(self) -> int:
+        return self.learner.tokens
 
-    def run(self, epochs: int, max_seconds: float | None, checkpoint_seconds: float) -> NaturalResult:
-        """Train until there is a verdict, or `interrupted` is set."""
-        try:
-            reason = self._train(epochs, max_seconds, checkpoint_seconds)
-        except Diverged as error:
-            reason = f"diverged: {error}"
-        else:
-            self.save()
-        try:
-            return self._verdict(reason)
-        except _Stopped:
-            return self._result("interrupted", {})
+    def _best_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        weights, values = self.best.state()
+        return weights, {"best": values, "learning": self._learning}
 
-    def save(self) -> None:
-        """Write a checkpoint, and the best weights if they are new."""
-        sizes = self.record.settle()
-        tensors, values = self.learner.state()
-        weights, best = self.best.state()
-        tensors |= {BEST + name: tensor for name, tensor in weights.items()}
-        values |= {
-            "best": best,
-            "seconds": self.seconds,
-            "learning": self._learning,
-            "sizes": sizes,
-            "next_snapshot": self.record.next_snapshot,
-        }
-        checkpoint.save(self.directory, self.config, self.learner.updates, tensors, values)
-        self._write_best()
+    def _load_best(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.best.load_state(weights, values["best"])
+        self._learning = values["learning"]
 
-    def _load(self, found: checkpoint.Checkpoint) -> None:
-        values = found.values
-        self.learner.load_state(found.tensors, values)
-        best = {name.removeprefix(BEST): each for name, each in found.tensors.items() if name.startswith(BEST)}
-        self.best.load_state(best, values["best"])
-        self._before, self._learning = values["seconds"], values["learning"]
-        self.record = Record(self.directory, values["sizes"])
-        self.record.next_snapshot = values["next_snapshot"]
-
-    def _train(self, epochs: int, max_seconds: float | None, checkpoint_seconds: float) -> str:
-        learner = self.learner
-        saved = ticked = perf_counter()
-        while True:
-            if learner.at_end_of_epoch:
-                self._end_epoch()
-            if learner.epoch > epochs:
-                return "epochs"
-            if self.config.patience is not None and learner.epoch - 1 - self.best.epoch >= self.config.patience:
-                return "patience"
-            if self.interrupted:
-                return "interrupted"
-            begun = perf_counter()
-            loss = learner.update()
-            now = perf_counter()
-            self._learning += now - begun
-            if learner.updates % self._every == 0 and not learner.at_end_of_epoch:
-                self._line(None)
-            if now - ticked < TICK:
-                continue
-            ticked = now
-            for display in self.displays:
-                display.tick(learner.tokens, self.seconds, loss)
-            if max_seconds is not None and self.seconds >= max_seconds:
-                return "max_seconds"
-            if now - saved >= checkpoint_seconds:
-                self.save()
-                saved = perf_counter()
+    def _best_weights(self) -> tuple[int, dict[str, Tensor], dict[str, str]] | None:
+        best = self.best
+        return (best.updates, best.weights, {"data": self.config.data}) if best.epoch else None
 
     def _end_epoch(self) -> None:
         learner = self.learner
@@ -197,28 +151,31 @@ class Loop:
         for display in self.displays:
             display.check(line, seen)
 
-    def _write_best(self) -> None:
-        if self.best.epoch and self.best.updates != self._written:
-            files.write_weights(self.directory / files.WEIGHTS, self.best.weights, {"data": self.config.data})
-            self._written = self.best.updates
-
     def _verdict(self, reason: str) -> NaturalResult:
+        try:
+            figures = self._figures(reason)
+        except _Stopped:
+            reason, figures = "interrupted", {}
+        result = self._result(reason, figures)
+        if reason != "interrupted":
+            self._write_best()
+            result.write(self.directory, self.config)
+        return result
+
+    def _figures(self, reason: str) -> dict[str, float]:
+        """What the best weights cost on training and test data; nothing where the run is to go on, or has none."""
         learner, best = self.learner, self.best
+        if reason == "interrupted":
+            return {}
         if reason == "max_seconds" and learner.whole.predictions:
             # the weights since the last validation may be the best. The checkpoint, written before, does not know of it
             valid = figure(learner.network, self.corpus, "valid", self._pulse)
             best.consider(valid, learner.epoch, learner.updates, learner.weights())
-        if reason == "interrupted":
-            return self._result(reason, {})
-        figures: dict[str, float] = {}
-        if best.epoch:
-            network = Network(self.config, self.corpus.width)
-            network.load_state_dict(best.weights)
-            figures = {split: figure(network, self.corpus, split, self._pulse) for split in ("train", "test")}
-        self._write_best()
-        result = self._result(reason, figures)
-        result.write(self.directory, self.config)
-        return result
+        if not best.epoch:
+            return {}
+        network = Network(self.config, self.corpus.width)
+        network.load_state_dict(best.weights)
+        return {split: figure(network, self.corpus, split, self._pulse) for split in ("train", "test")}
 
     def _pulse(self) -> None:
         if self.interrupted:

@@ -5,8 +5,8 @@ minutes   about ten                              the effect, at all lengths
 hours     a night                                enough seeds to believe it
 full      weeks                                  the paper's protocol: 50 seeds, up to 5·10⁶ updates
 
-Of Tables 1 and 2 `minutes` has `steady` alone and few epochs; `hours` one seed of both settings, `paper` with few epochs; `full`
-three seeds of all.
+Of Tables 1 and 2 `minutes` has `steady` alone and few epochs; `hours` one seed of both settings, `paper` with few epochs;
+`full` three seeds of all.
 """
 
 from __future__ import annotations

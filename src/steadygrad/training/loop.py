@@ -1,12 +1,10 @@
-"""The training loop: updates, checks, checkpoints, and the verdict.
+"""The training loop of a task: updates, checks on fresh sequences, and the verdict.
 
-    after every update        is it time to check, to write a checkpoint, to stop?
     every `check_every`       test on fresh sequences, look at the gradients, write a line
-    every some seconds        write a checkpoint
-    at the end                write a checkpoint, test the weights that were not tested yet, give the verdict
+    after the first success   stop, or polish
+    at the end                test the weights that were not tested yet, give the verdict
 
-Nothing that depends on the clock changes a number of the training: a run that is killed at any moment and resumed gives
-the same weights and the same lines as one that is left alone.
+Clock and checkpoints are work.py's.
 """
 
 from __future__ import annotations
@@ -15,22 +13,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from . import checkpoint, files
+from torch import Tensor
+
+from . import checkpoint
 from .config import RunConfig
 from .evaluation import Score
 from .flow_snapshot import look
-from .learner import Diverged, Learner
+from .learner import Learner
 from .network import Network, stream
 from .progress import Display
-from .record import Record
 from .result import Result
 from .success import Success
-
-TICK = 0.2
-"""Seconds between two refreshments of the display."""
+from .work import Work
 
 
-class Loop:
+class Loop(Work[Result]):
     """One run at work in its folder.
 
     Args:
@@ -43,86 +40,43 @@ class Loop:
     def __init__(
         self, config: RunConfig, directory: Path, displays: list[Display], found: checkpoint.Checkpoint | None
     ) -> None:
-        self.config, self.directory, self.displays = config, directory, displays
+        super().__init__(config, directory, displays)
+        self.config = config
         self.learner = Learner(config)
         self.success = Success(config)
-        self.interrupted = False
-        self._before = 0.0
-        self._loss = float("nan")
-        self._written: int | None = None
-        if found is None:
-            self.record = Record(directory)
-        else:
-            self._load(found)
-        self._begun = self._checked = perf_counter()
+        self.open(found)
+        self._checked = perf_counter()
 
-    @property
-    def seconds(self) -> float:
-        """Of training so far, those before a resumption included."""
-        return self._before + perf_counter() - self._begun
-
-    def run(self, max_updates: int, max_seconds: float | None, checkpoint_seconds: float) -> Result:
-        """Train until there is a verdict, or `interrupted` is set."""
-        try:
-            reason = self._train(max_updates, max_seconds, checkpoint_seconds)
-        except Diverged as error:
-            reason = f"diverged: {error}"
-        else:
-            self.save()
-        return self._verdict(reason)
-
-    def save(self) -> None:
-        """Write a checkpoint, and the best weights if they are new."""
-        sizes = self.record.settle()
-        tensors, values = self.learner.state()
-        weights, success = self.success.state()
-        tensors |= {f"best.{name}": tensor for name, tensor in weights.items()}
-        values |= {
-            "success": success,
-            "seconds": self.seconds,
-            "sizes": sizes,
-            "next_snapshot": self.record.next_snapshot,
-        }
-        checkpoint.save(self.directory, self.config, self.learner.updates, tensors, values)
-        self._write_best()
-
-    def _load(self, found: checkpoint.Checkpoint) -> None:
-        values = found.values
-        self.learner.load_state(found.tensors, values)
-        start = "best."
-        best = {name.removeprefix(start): tensor for name, tensor in found.tensors.items() if name.startswith(start)}
-        self.success.load_state(best, values["success"])
-        self._before = values["seconds"]
-        self.record = Record(self.directory, values["sizes"])
-        self.record.next_snapshot = values["next_snapshot"]
-
-    def _train(self, max_updates: int, max_seconds: float | None, checkpoint_seconds: float) -> str:
-        learner, every = self.learner, self.config.check_every
+    def _begin(self) -> None:
         if self.success.best is None:  # at the very beginning, and not where a checkpoint of it is there already
             self._check()
             self.save()
-        saved = ticked = perf_counter()
-        while True:
-            if self._finished():
-                return "solved"
-            if learner.updates >= max_updates:
-                return "max_updates"
-            if self.interrupted:
-                return "interrupted"
-            self._loss = learner.update()
-            if learner.updates % every == 0:
-                self._check()
-            now = perf_counter()
-            if now - ticked < TICK:
-                continue
-            ticked = now
-            for display in self.displays:
-                display.tick(learner.updates, self.seconds, self._loss)
-            if max_seconds is not None and self.seconds >= max_seconds:
-                return "max_seconds"
-            if now - saved >= checkpoint_seconds:
-                self.save()
-                saved = perf_counter()
+
+    def _end(self, limit: int) -> str | None:
+        if self._finished():
+            return "solved"
+        return "max_updates" if self.learner.updates >= limit else None
+
+    def _update(self) -> float:
+        loss = self.learner.update()
+        if self.learner.updates % self.config.check_every == 0:
+            self._check()
+        return loss
+
+    @property
+    def _done(self) -> int:
+        return self.learner.updates
+
+    def _best_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        weights, values = self.success.state()
+        return weights, {"success": values}
+
+    def _load_best(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.success.load_state(weights, values["success"])
+
+    def _best_weights(self) -> tuple[int, dict[str, Tensor], dict[str, str]] | None:
+        best = self.success.best
+        return None if best is None else (best.updates, best.weights, {"task": self.config.task})
 
     def _finished(self) -> bool:
         if not self.success.solved:
@@ -180,12 +134,6 @@ class Loop:
             further = min(intervals * config.check_every, room)
             if further > 0:
                 self.learner.polish(further)
-
-    def _write_best(self) -> None:
-        best = self.success.best
-        if best is not None and best.updates != self._written:
-            files.write_weights(self.directory / files.WEIGHTS, best.weights, {"task": self.config.task})
-            self._written = best.updates
 
     def _verdict(self, reason: str) -> Result:
         learner, success = self.learner, self.success
