@@ -86,6 +86,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "check_sequences": ("22", 22),
         "test_sequences": ("44", 44),
         "success": ("0.02", 0.02),
+        "average": ("10", 10),
         "after_success": ("polish", "polish"),
         "polish": ("0.5", 0.5),
         "backend": ("torch", "torch"),

@@ -42,9 +42,8 @@ def test_a_record_has_all_that_is_needed_to_run_it_again(swept: Path) -> None:
     said = {key: record[key] for key in ("task", "algorithm", "seed")} | {"length": tuple(record["length"])}
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in record["config"].items()}
     again = RunConfig(**said, **settings)
-    assert again == preset("temporal-order", "sgd-cr", "steady", length=(10, 10), seed=9, hidden=4).changed(
-        max_updates=3, check_every=3, check_sequences=20, test_sequences=20, after_success="stop"
-    )
+    few = {"max_updates": 3, "check_every": 3, "check_sequences": 20, "test_sequences": 20, "after_success": "stop"}
+    assert again == preset("temporal-order", "sgd-cr", "steady", length=(10, 10), seed=9, hidden=4, **few)
     assert record["result"]["solved"] is True
     assert record["result"]["updates"] == 100
     assert record["generalisation"] == {"250": 0.025, "400": 0.04}

@@ -8,7 +8,7 @@ import torch
 from steadygrad.training import RunConfig
 from steadygrad.training.evaluation import Score
 from steadygrad.training.network import Network
-from steadygrad.training.success import WORSE, Success
+from steadygrad.training.success import Success
 
 CONFIG = RunConfig(
     "temporal-order", "sgd", (10, 12), hidden=3, check_sequences=20, test_sequences=40, after_success="polish"
@@ -40,14 +40,6 @@ def test_after_success_the_best_solves_the_task_and_errs_least_beyond_its_length
     assert success.best is not None
     assert (success.best.updates, success.best.beyond) == (3, 0.2)
     assert success.updates == 1
-
-
-def test_weights_are_lost_when_they_no_longer_solve_it_or_err_far_more_beyond() -> None:
-    success = Success(CONFIG)
-    success.consider(score(0.0), 1, 0.0, weights(1), beyond=0.3)
-    assert success.is_lost(None)
-    assert success.is_lost(0.3 + 1.01 * WORSE)
-    assert not success.is_lost(0.3 + 0.99 * WORSE)
 
 
 @pytest.mark.parametrize("after", ["stop", "polish"])

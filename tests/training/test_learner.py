@@ -85,33 +85,34 @@ def test_the_rates_follow_their_schedules() -> None:
     assert seen == [pytest.approx(each, rel=1e-15) for each in expected]
 
 
-def test_polishing_lets_the_rate_fall_linearly_to_nothing(small: RunConfig) -> None:
-    learner = Learner(small)
-    learner.update()
-    learner.polish(4)
-    rates = []
-    for _ in range(5):
-        learner.update()
-        rates.append(learner.lr)
-    assert rates == pytest.approx([0.01, 0.0075, 0.005, 0.0025, 0.0], rel=1e-15)
-
-
-def test_polishing_is_at_all_lengths_and_without_omega(small: RunConfig) -> None:
+def test_polishing_is_at_all_lengths(small: RunConfig) -> None:
     learner = Learner(small.changed(curriculum=(10, 10)))
     learner.update()
-    assert (learner.lengths.now, learner.alpha) == ((10, 10), small.alpha)
+    assert learner.lengths.now == (10, 10)
     learner.polish(4)
     learner.update()
-    assert (learner.lengths.now, learner.alpha, learner.network.rnn.alpha) == (small.length, 0.0, 0.0)
+    assert (learner.lengths.now, learner.lr, learner.alpha) == (small.length, small.lr, small.alpha)
 
 
-def test_a_rate_of_zero_changes_no_weight(small: RunConfig) -> None:
-    learner = Learner(small)
-    learner.polish(1)
-    learner.update()
-    before = learner.weights()
-    learner.update()
-    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.weights().items())
+@pytest.mark.parametrize(("every", "average"), [(5, 3), (4, 4), (3, 7)])
+def test_tested_weights_are_the_mean_over_the_updates_before_a_check(
+    every: int, average: int, small: RunConfig
+) -> None:
+    learner, plain = Learner(small.changed(check_every=every, average=average)), Learner(small)
+    assert learner.tested is learner.network
+    assert plain.tested is plain.network
+    seen: list[dict[str, torch.Tensor]] = []
+    for updates in range(1, 2 * every + 1):
+        assert learner.update() == plain.update()  # what is tested has no part in what is learned
+        seen.append(plain.weights())
+        window = seen[-((updates - 1) % every + 1) :][max(0, every - average) :]
+        if not window:
+            assert learner.tested is learner.network
+            continue
+        for name, tensor in learner.weights().items():
+            mean = torch.stack([weights[name] for weights in window]).mean(0)
+            torch.testing.assert_close(tensor, mean, rtol=1e-5, atol=1e-7)
+    assert learner.tested is not learner.network
 
 
 def test_without_a_clipper_the_first_gradient_that_is_not_finite_ends_the_run() -> None:

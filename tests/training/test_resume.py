@@ -31,6 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cosine, linear": {"lr_schedule": "cosine", "alpha_schedule": "linear"},
     "curriculum": {"length": (14, 20), "curriculum": (10, 12), "patience": 9, "curriculum_loss": 1.5},
     "polish": {"success": 0.9, "after_success": "polish", "lr": 0.02},
+    "average": {"check_every": 15, "average": 12, "after_success": "polish", "success": 0.9},
     "regression": {"task": "addition", "dtype": "float64"},
 }
 

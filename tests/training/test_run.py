@@ -51,7 +51,15 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """A run that solves temporal order over 10 to 12 steps within two thousand updates, and is polished."""
     directory = tmp_path_factory.mktemp("solved") / "run"
     config = preset(
-        "temporal-order", "sgd-cr", "steady", length=(10, 12), hidden=20, lr=0.05, check_every=250, max_updates=4000
+        "temporal-order",
+        "sgd-cr",
+        "steady",
+        length=(10, 12),
+        hidden=20,
+        check_every=250,
+        average=100,
+        polish=1.0,
+        max_updates=4000,
     )
     return run(config, directory, progress="none"), directory
 
@@ -76,10 +84,6 @@ def test_polishing_goes_on_past_the_first_success_and_keeps_the_best_weights(sol
     first = next(line for line in whole if line["error"] <= 0.01)
     assert first["updates"] == result.updates
     assert result.total_updates == min(2 * result.updates, 4000) == lines[-1]["updates"]
-    rates = [line["lr"] for line in lines if line["updates"] > result.updates]
-    assert rates == sorted(rates, reverse=True)
-    assert rates[-1] < 0.05 / 100
-    assert {line["alpha"] for line in lines if line["updates"] > result.updates} == {0.0}
     assert all((line["beyond"] is not None) is (line["error"] <= 0.01) for line in whole)
     counted = [line for line in whole if line["updates"] >= result.updates]
     best = min(
@@ -182,7 +186,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(small: RunCon
 def test_a_limit_that_is_no_whole_number_of_checks_still_tests_the_last_weights(
     tmp_path: Path, solved: tuple[Result, Path]
 ) -> None:
-    config = files.read_config(solved[1]).changed(after_success="stop")
+    config = files.read_config(solved[1]).changed(after_success="stop", polish=0.5)
     # it would be found solved at the next check; the limit comes a little before
     at = solved[0].updates + 10
     result = run(config.changed(check_every=10 * at), tmp_path / "run", progress="none", max_updates=at)

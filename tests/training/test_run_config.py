@@ -43,7 +43,7 @@ def test_the_papers_preset_has_the_numbers_of_the_supplement() -> None:
 
 
 def test_a_preset_leaves_out_a_curriculum_that_begins_above_the_lengths_asked_for() -> None:
-    assert preset("temporal-order", name="steady").curriculum == (20, 30)
+    assert preset("temporal-order", name="steady").curriculum == (10, 15)
     assert preset("temporal-order", name="steady", length=(10, 12)).curriculum is None
     assert preset("addition", name="steady", length=(10, 12)).curriculum is None
     assert preset("addition", name="steady", curriculum=None).curriculum is None
@@ -77,6 +77,7 @@ def test_a_preset_leaves_out_a_curriculum_that_begins_above_the_lengths_asked_fo
         ("alpha", 0.0, "alpha must be above 0 with algorithm 'sgd-cr'"),
         ("alpha", -1.0, "alpha must be a finite number of at least 0"),
         ("growth", 1.3, "growth must be left out without a curriculum"),
+        ("average", 0, "average must be a whole number of at least 1, not 0"),
         ("polish", 2.0, "polish must be left out with after_success='stop'"),
         ("epoch", 5, "epoch must be left out unless a schedule is '1/t' or 'half-when-worse'"),
         ("dtype", "float16", "dtype must be one of 'float32', 'float64', not 'float16'"),

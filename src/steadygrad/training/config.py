@@ -42,9 +42,10 @@ class RunConfig(Settings):
         check_every: updates between two tests on fresh sequences.
         check_sequences: how many of them a test begins with; it goes on to all `test_sequences` if these promise success.
         test_sequences, success: solved when at most the share `success` of `test_sequences` is answered wrong.
-        after_success: 'stop', or 'polish': train on for `polish` times the updates so far, without Ω and at a rate that
-            falls linearly to 0, go back to the best weights whenever they are lost, and keep them. The best are those
-            that solve the task and err least at twice the longest length.
+        average: the weights that are tested and kept are the mean over so many updates before each check, but not beyond
+            the check before; 1 is the last alone.
+        after_success: 'stop', or 'polish': train on at all lengths for `polish` times the updates so far, and keep the
+            weights that solve the task and err least at twice the longest length.
         backend, dtype, threads: how it is computed. Other threads may round differently.
 
     Example:
@@ -90,6 +91,7 @@ class RunConfig(Settings):
     check_sequences: int = 1000
     test_sequences: int = 10_000
     success: float = 0.01
+    average: int = 1
     after_success: str = "stop"
     polish: float = 0.5
     backend: str = "auto"

@@ -4,10 +4,15 @@ T ~ uniform over the lengths of now; a fresh batch of length T
 g = ∂E/∂θ + α ∂⁺Ω/∂W_rec                     (Pascanu et al. 2013, eq. 9, 10; the layer adds the second)
 g ← min(1, threshold/‖g‖) g                  (Algorithm 1; within optimizer.step())
 θ ← θ − lr · g                               or as the optimizer has it
+θ̄ = mean of θ over the last updates           before a check: what is tested and kept, where the settings ask for it
+
+Where the rate does not fall, θ goes round about what it looks for and never rests on it; its mean does. A state that has
+to be kept for longer than any sequence was long needs that precision.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -21,8 +26,8 @@ from .descent import Diverged as Diverged
 from .network import Network
 from .schedule import Schedule
 
-WEIGHTS = "weights."
-"""What the names of the weights begin with in a checkpoint."""
+WEIGHTS, MEAN = "weights.", "mean."
+"""What the names of the weights, and of their mean, begin with in a checkpoint."""
 
 
 class Learner:
@@ -55,6 +60,7 @@ class Learner:
         )
         self.lr, self.alpha = config.lr, config.alpha
         self.polishing: tuple[int, int] | None = None
+        self._mean = copy.deepcopy(self.network) if config.average > 1 else None
         self._schedules = {
             "lr": Schedule(config.lr_schedule, config.epoch, config.max_updates),
             "alpha": Schedule(config.alpha_schedule, config.epoch, config.max_updates),
@@ -90,20 +96,18 @@ class Learner:
         self.lengths.observe(loss)
         for schedule in self._schedules.values():
             schedule.observe(loss)
+        self._average()
         return loss
 
-    def polish(self, updates: int) -> None:
-        """Go on for `updates` at all lengths, with a rate that falls linearly to 0 and without Ω.
+    @property
+    def tested(self) -> Network:
+        """The network to test: its weights are the mean of those since `average` updates before the next check."""
+        return self.network if self._mean is None or self._averaged == 0 else self._mean
 
-        Ω has brought the error to where it was needed. A state that is to be kept for good is an attractor, on which
-        errors do vanish: now it would be in the way.
-        """
+    def polish(self, updates: int) -> None:
+        """Go on for `updates` at all lengths."""
         self.polishing = (self.updates, updates)
         self.lengths.finish()
-
-    def go_back(self, weights: dict[str, Tensor]) -> None:
-        """Go on from other weights, such as the best."""
-        self.network.load_state_dict(weights)
 
     def judge(self) -> None:
         """Whether the run has diverged, as far as one can tell between two checks. Raises `Diverged`."""
@@ -114,13 +118,15 @@ class Learner:
         return self._descent.summary()
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of all weights, by name."""
-        return {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
+        """A copy of all weights that are tested, by name."""
+        return {name: tensor.detach().clone() for name, tensor in self.tested.state_dict().items()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that the next update depends on: tensors by name, and plain values."""
         tensors, values = self._descent.state()
         tensors |= {WEIGHTS + name: tensor.detach() for name, tensor in self.network.state_dict().items()}
+        if self._mean is not None:
+            tensors |= {MEAN + name: tensor.detach() for name, tensor in self._mean.state_dict().items()}
         tensors["generator"] = self.generator.get_state()
         values |= {
             "curriculum": self.lengths.state_dict(),
@@ -132,9 +138,11 @@ class Learner:
 
     def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from `state()`, to the very same numbers."""
-        self.network.load_state_dict(
-            {name.removeprefix(WEIGHTS): tensor for name, tensor in tensors.items() if name.startswith(WEIGHTS)}
-        )
+        for network, start in ((self.network, WEIGHTS), (self._mean, MEAN)):
+            if network is not None:
+                network.load_state_dict(
+                    {name.removeprefix(start): each for name, each in tensors.items() if name.startswith(start)}
+                )
         self._descent.load_state(tensors, values)
         self.generator.set_state(tensors["generator"])
         self.lengths.load_state_dict(values["curriculum"])
@@ -146,15 +154,24 @@ class Learner:
 
     def _set_rates(self) -> None:
         lr = self.config.lr * self._schedules["lr"].factor(self.updates)
-        if self.polishing is not None:
-            start, updates = self.polishing
-            lr *= max(0.0, 1.0 - (self.updates - start) / updates)
-            alpha = 0.0
-        else:
-            alpha = self.config.alpha * self._schedules["alpha"].factor(self.updates)
+        alpha = self.config.alpha * self._schedules["alpha"].factor(self.updates)
         if (lr, alpha) != (self.lr, self.alpha):
             self.lr, self.alpha = lr, alpha
             self._apply_rates()
+
+    @property
+    def _averaged(self) -> int:
+        """How many updates the mean is over. It ends at a check, and begins anew as late before each as it can."""
+        every = self.config.check_every
+        since = (self.updates - 1) % every + 1 if self.updates else 0
+        return max(0, since - max(0, every - self.config.average))
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        number = self._averaged
+        if self._mean is not None and number > 0:
+            for mean, parameter in zip(self._mean.parameters(), self.network.parameters(), strict=True):
+                mean.lerp_(parameter, 1 / number)
 
     def _apply_rates(self) -> None:
         self._descent.lr = self.lr

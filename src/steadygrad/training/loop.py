@@ -90,8 +90,8 @@ class Loop(Work[Result]):
         learner, config = self.learner, self.config
         learner.judge()
         updates = learner.updates
-        found = self.success.test(learner.network, updates)
-        beyond = self.success.test_beyond(learner.network, found, updates)
+        found = self.success.test(learner.tested, updates)
+        beyond = self.success.test_beyond(learner.tested, found, updates)
         low, high = learner.lengths.now
         seen = look(learner.network, high, stream(config.seed, "look", updates))
         now = perf_counter()
@@ -121,9 +121,6 @@ class Loop(Work[Result]):
             display.check(line, seen)
         if self.success.consider(found, updates, self.seconds, learner.weights(), beyond):
             self._succeeded()
-        elif learner.polishing is not None and self.success.is_lost(beyond):
-            assert self.success.best is not None
-            learner.go_back(self.success.best.weights)
 
     def _succeeded(self) -> None:
         config, updates = self.config, self.learner.updates
@@ -168,8 +165,8 @@ class Loop(Work[Result]):
     def _consider_last(self) -> None:
         """The weights since the last check may be the best. The checkpoint, written before, does not know of it."""
         learner = self.learner
-        found = self.success.test(learner.network, learner.updates)
-        beyond = self.success.test_beyond(learner.network, found, learner.updates)
+        found = self.success.test(learner.tested, learner.updates)
+        beyond = self.success.test_beyond(learner.tested, found, learner.updates)
         self.success.consider(found, learner.updates, self.seconds, learner.weights(), beyond)
 
     def _test_best(self, weights: dict[str, Any]) -> Score:

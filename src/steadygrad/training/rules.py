@@ -26,6 +26,7 @@ COUNTS = {
     "check_every": 1,
     "check_sequences": 1,
     "test_sequences": 1,
+    "average": 1,
 }
 NUMBERS: dict[str, dict[str, Any]] = {
     **examination.NUMBERS,

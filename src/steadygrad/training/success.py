@@ -24,9 +24,6 @@ from .network import Network, stream
 PROMISE, AT_LEAST = 5.0, 0.01
 """All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 
-WORSE = 0.1
-"""Weights that err so much more often than the best, at twice the longest length, are given up for the best."""
-
 
 @dataclass(frozen=True)
 class Best:
@@ -99,10 +96,6 @@ class Success:
         if first or better:
             self.best = candidate
         return first
-
-    def is_lost(self, beyond: float | None) -> bool:
-        """Whether weights that are polished have become so much worse than the best that it is better to go back."""
-        return self.best is not None and (beyond is None or beyond > self.best.beyond + WORSE)
 
     def _solves(self, found: Score) -> bool:
         # a test of a few sequences can look better by chance
