@@ -83,7 +83,8 @@ def test_polishing_goes_on_past_the_first_success_and_keeps_the_best_weights(sol
     whole = [line for line in lines if line["tested"] == 10_000]
     first = next(line for line in whole if line["error"] <= 0.01)
     assert first["updates"] == result.updates
-    assert result.total_updates == min(2 * result.updates, 4000) == lines[-1]["updates"]
+    nothing_wrong = [line["updates"] for line in lines if line["beyond"] == 0.0]
+    assert result.total_updates == lines[-1]["updates"] == min([2 * result.updates, 4000, *nothing_wrong])
     assert all((line["beyond"] is not None) is (line["error"] <= 0.01) for line in whole)
     counted = [line for line in whole if line["updates"] >= result.updates]
     best = min(

@@ -44,8 +44,9 @@ class RunConfig(Settings):
         test_sequences, success: solved when at most the share `success` of `test_sequences` is answered wrong.
         average: the weights that are tested and kept are the mean over so many updates before each check, but not beyond
             the check before; 1 is the last alone.
-        after_success: 'stop', or 'polish': train on at all lengths for `polish` times the updates so far, and keep the
-            weights that solve the task and err least at twice the longest length.
+        after_success: 'stop', or 'polish': train on at all lengths for `polish` times the updates so far, or until
+            `check_sequences` of twice the longest length are all answered right, and keep the weights that solve the
+            task and err least there.
         backend, dtype, threads: how it is computed. Other threads may round differently.
 
     Example:

@@ -81,7 +81,8 @@ class Loop(Work[Result]):
     def _finished(self) -> bool:
         if not self.success.solved:
             return False
-        if self.learner.polishing is None:
+        best = self.success.best
+        if self.learner.polishing is None or best is None or best.beyond == 0.0:  # nothing is left to be gained
             return True
         start, updates = self.learner.polishing
         return self.learner.updates >= start + updates
