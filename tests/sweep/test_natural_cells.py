@@ -56,7 +56,8 @@ def test_table1_is_three_sets_by_three_algorithms_paper_before_steady() -> None:
         for algorithm in ("sgd", "sgd-c", "sgd-cr")
     ]
     for cell in cells:
-        assert cell.config == natural.preset(cell.config.data, cell.config.algorithm, cell.preset, seed=1)
+        usual = natural.preset(cell.config.data, cell.config.algorithm, cell.preset, seed=1)
+        assert cell.config.changed(epochs=usual.epochs) == usual
 
 
 def test_table2_is_one_and_five_steps_ahead_by_three_algorithms() -> None:

@@ -231,7 +231,7 @@ def test_a_folder_that_holds_something_else_is_refused_before_anything_runs(
         sweep.run(grid(), out / "thesis.tex", engine=Here(), **fake, **QUIET)
     (out / "thesis.tex").unlink()
     sweep.run(grid(), out, engine=Here(), **fake, **QUIET)
-    with pytest.raises(ValueError, match=r"holds another run \(there lr is 0.01, not 0.5\): choose another folder"):
+    with pytest.raises(ValueError, match=r"holds another run \(there lr is 0.0005, not 0.5\): choose another folder"):
         sweep.run(grid(lr=0.5), out, engine=Here(), **fake, **QUIET)
     assert len(calls()) == 2
 
