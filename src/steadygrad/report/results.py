@@ -74,7 +74,8 @@ def _fig7(records: list[Record]) -> list[str]:
     for preset in sorted({record["preset"] for record in records}):
         mine = [record for record in records if record["preset"] == preset]
         about = (
-            "Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with Wilson's 95 % interval. All runs: "
+            "Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with Wilson's "
+            "95 % interval. All runs: "
             f"{tables.common(mine)}."
         )
         parts += [
@@ -94,9 +95,9 @@ def _tasks(records: list[Record]) -> list[str]:
         "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. Errors are those of the "
         "seeds that solved the task, at lengths none of them was trained on.\n",
         "How `steady` gets there: rectified units in place of the paper's tanh, W_rec the identity at first, lengths that "
-        "grow as the loss falls, Adam (20 bits: tanh, an orthogonal W_rec, one length); and it trains on after the first success, tests the mean of the weights over the "
-        "last 500 updates, and keeps the mean that errs least at twice the longest length (on sequences of its own, "
-        "not those of the table).\n",
+        "grow as the loss falls, Adam (20 bits: tanh, an orthogonal W_rec, one length); and it trains on after the first "
+        "success, tests the mean of the weights over the last 500 updates, and keeps the mean that errs least at twice "
+        "the longest length (on sequences of its own, not those of the table).\n",
     )
     return [title, *about, tables.tasks(records).markdown() + "\n", _source(records)]
 
