@@ -212,8 +212,8 @@ def input_driven_(module: Module, *, generator: Generator | None = None) -> Modu
 
     Example:
       >>> layer = input_driven_(torch.nn.RNN(2, 3))
-      >>> torch.linalg.svdvals(layer.weight_hh_l0.detach()).round(decimals=4).tolist()
-      [0.05, 0.05, 0.05]
+      >>> (torch.linalg.svdvals(layer.weight_hh_l0.detach()) / 0.05).round(decimals=4).tolist()
+      [1.0, 1.0, 1.0]
     """
     _recurrent(module)  # a module that has none is refused before anything is written
     orthogonal_(normal_(module, 0.1, generator=generator), MEMORY, generator=generator)
