@@ -5,6 +5,7 @@
     smart_tanh   as sigmoid; then each unit keeps 15 recurrent weights, and W_hh ← 0.95 W_hh / ρ(W_hh)
     orthogonal   W_hh ← gain · Q,   QᵀQ = I
     identity     W_hh ← scale · I
+    cycle        W_hh e_i ← e_{i+1}, W_in from U(0, 0.1/√H), biases 0
     input_driven W_in from N(0, 1/γ²), W_hh ← 0.05 Q,   QᵀQ = I; the other weights N(0, 0.1²), biases 0
 
 ρ is the spectral radius, γ the steepest slope of the layer's nonlinearity (sigmoid: 1/4; others: 1). "All weights" are
@@ -28,6 +29,7 @@ from steadygrad.eigen import spectral_radius
 CONNECTIONS = 15
 RADIUS = 0.95
 MEMORY = 0.05
+FAINT = 0.1
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -196,6 +198,42 @@ def identity_(module: Module, scale: float = 1.0, *, generator: Generator | None
     return module
 
 
+def cycle_(module: Module, *, generator: Generator | None = None) -> Module:
+    """W_hh e_i ← e_{i+1}, round a cycle of all H units; W_in from U(0, 0.1/√H), biases 0. Linear layers keep what they have.
+
+    A conveyor belt: every step moves the whole state on by one unit. Nothing in it is ever below 0, so that rectified units
+    (nonlinearity="relu") are linear, forget nothing, and keep every gradient's norm, however long the sequence. What came L
+    steps ago stands L units further on, and a readout finds it. For sequences to be repeated after a known time.
+
+    Args:
+      module: a recurrent layer, or anything that contains one.
+      generator: the source of randomness; torch's global one if None.
+
+    Returns:
+      The same module.
+
+    Example:
+      >>> layer = cycle_(torch.nn.RNN(2, 3, nonlinearity="relu"))
+      >>> layer.weight_hh_l0.tolist()
+      [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+
+    Reference: Henaff, Szlam & LeCun 2016, "Recurrent orthogonal networks and long-memory tasks", for the cycle.
+    """
+    for W in _recurrent(module):
+        W.copy_(torch.eye(len(W), dtype=W.dtype, device=W.device).roll(1, 0))
+    with torch.no_grad():
+        for layer in _layers(module):
+            if isinstance(layer, nn.Linear):
+                continue
+            for name, parameter in layer.named_parameters(recurse=False):
+                if name.startswith("bias"):
+                    parameter.zero_()
+                elif name.startswith("weight_ih"):
+                    width = layer.get_parameter(name.replace("_ih", "_hh")).shape[1]
+                    parameter.uniform_(0.0, FAINT / width**0.5, generator=generator)
+    return module
+
+
 def input_driven_(module: Module, *, generator: Generator | None = None) -> Module:
     """W_in from N(0, 1/γ²), W_hh ← 0.05 Q with a random orthogonal Q; other weights from N(0, 0.1²), biases 0.
 
@@ -231,6 +269,7 @@ REGISTRY: dict[str, Initialisation] = {
     "sigmoid": sigmoid_,
     "orthogonal": orthogonal_,
     "identity": identity_,
+    "cycle": cycle_,
     "input_driven": input_driven_,
 }
 

@@ -74,6 +74,7 @@ def test_the_papers_presets_of_characters_have_the_numbers_of_the_supplement() -
         ("momentum", 0.9, "momentum must be left out with optimizer 'sgd'"),
         ("threshold", None, "threshold must be given with algorithm 'sgd-cr'"),
         ("alpha", 0.0, "alpha must be above 0 with algorithm 'sgd-cr'"),
+        ("lr_schedule", "1/length", "lr_schedule must be one of .* not '1/length'"),
         ("lr_schedule", "half", "lr_schedule must be one of .* not 'half'"),
         ("epochs", 0, "epochs must be a whole number of at least 1"),
         ("patience", 0, "patience must be a whole number of at least 1"),

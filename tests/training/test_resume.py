@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "schedules": {"lr_schedule": "half-when-worse", "alpha_schedule": "1/t", "epoch": 7},
     "cosine, linear": {"lr_schedule": "cosine", "alpha_schedule": "linear"},
     "curriculum": {"length": (14, 20), "curriculum": (10, 12), "patience": 9, "curriculum_loss": 1.5},
+    "1/length": {"length": (60, 80), "curriculum": (40, 50), "patience": 9, "curriculum_loss": 1.5, "lr_schedule": "1/length"},
     "polish": {"success": 0.9, "after_success": "polish", "lr": 0.02},
     "average": {"check_every": 15, "average": 12, "after_success": "polish", "success": 0.9},
     "regression": {"task": "addition", "dtype": "float64"},

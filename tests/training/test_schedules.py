@@ -27,6 +27,11 @@ def test_a_schedule_has_the_factors_of_its_equation(name: str, factors: list[flo
     assert [schedule.factor(updates) for updates in (0, 20, 40, 80, 100)] == pytest.approx(factors, abs=1e-15)
 
 
+def test_one_over_length_follows_the_longest_length_from_50_on() -> None:
+    schedule = Schedule("1/length", epoch=10, max_updates=80)
+    assert [schedule.factor(0, length) for length in (10, 50, 100, 1000)] == [1, 1, 0.5, 0.05]
+
+
 def test_half_when_worse_halves_after_each_epoch_with_a_larger_mean_loss() -> None:
     schedule = Schedule("half-when-worse", epoch=2, max_updates=100)
     factors = []

@@ -153,7 +153,7 @@ class Learner:
         self._apply_rates()
 
     def _set_rates(self) -> None:
-        lr = self.config.lr * self._schedules["lr"].factor(self.updates)
+        lr = self.config.lr * self._schedules["lr"].factor(self.updates, self.lengths.now[1])
         alpha = self.config.alpha * self._schedules["alpha"].factor(self.updates)
         if (lr, alpha) != (self.lr, self.alpha):
             self.lr, self.alpha = lr, alpha

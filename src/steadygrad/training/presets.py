@@ -75,19 +75,16 @@ SUM: Settings = {
     "patience": 200,
     "max_updates": 30_000,
 }
-# A model for each length: that it errs at another is no fault.
-RECALL: Settings = {"lr_schedule": "cosine", "after_success": "stop"}
-FEW_BITS: Settings = {**RECALL, "lr": 0.001, "alpha": 1.0, "curriculum": (2, 3), "patience": 200, "max_updates": 24_000}
-# Twenty bits are more than a state can hold still. But an orthogonal W_rec carries them along unharmed, to where they stand
-# when they are due, and small steps and much of Ω leave it so. They stand elsewhere at every length, so none can grow.
-MANY_BITS: Settings = {
-    **RECALL,
-    "nonlinearity": "tanh",
-    "init": "orthogonal",
-    "lr": 0.0003,
+# Many symbols are more than a state can hold still. But a cycle of rectified units carries them along unharmed, to where
+# they stand when they are due. That is elsewhere at every length: none can grow, and that a model errs at another is no fault.
+RECALL: Settings = {
+    "init": "cycle",
+    "lr": 0.001,
+    "lr_schedule": "1/length",
     "threshold": 0.1,
     "curriculum": None,
-    "max_updates": 60_000,
+    "after_success": "stop",
+    "max_updates": 20_000,
 }
 STEADY_BY_TASK: dict[str, Settings] = {
     "temporal-order": {},
@@ -95,8 +92,8 @@ STEADY_BY_TASK: dict[str, Settings] = {
     "addition": SUM,
     "multiplication": SUM,
     "random-permutation": {},
-    "memorization-5bit": FEW_BITS,
-    "memorization-20bit": MANY_BITS,
+    "memorization-5bit": RECALL,
+    "memorization-20bit": RECALL,
 }
 
 PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {

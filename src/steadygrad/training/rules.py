@@ -12,12 +12,16 @@ from .. import tasks
 from . import examination
 from .examination import ALGORITHMS as ALGORITHMS
 from .examination import Examination
-from .schedule import OF_EPOCHS
+from .schedule import OF_EPOCHS, OF_LENGTH, SCHEDULES
 
 if TYPE_CHECKING:
     from .config import RunConfig
 
-NAMES: dict[str, Iterable[str]] = {**examination.NAMES, "after_success": ("stop", "polish")}
+NAMES: dict[str, Iterable[str]] = {
+    **examination.NAMES,
+    "lr_schedule": (*SCHEDULES, OF_LENGTH),
+    "after_success": ("stop", "polish"),
+}
 COUNTS = {
     **examination.COUNTS,
     "epoch": 1,

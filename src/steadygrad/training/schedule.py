@@ -5,8 +5,11 @@
     half-when-worse   ½ for every epoch whose mean loss is above that of the epoch before it (the paper's rate for music)
     linear            1 − s,  s = min(1, updates / max_updates)
     cosine            (1 + cos πs)/2
+    1/length          min(1, 50 / T),  T the longest length of now                of a rate alone, where lengths may grow
 
 The synthetic tasks draw every sequence anew and have no epochs of their own: an epoch is `epoch` updates.
+
+What W_rec is changed by acts T times in a sequence of T steps: the longer they are, the finer the steps must be.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from ..checks import one_of
 
 SCHEDULES = ("constant", "1/t", "half-when-worse", "linear", "cosine")
 OF_EPOCHS = ("1/t", "half-when-worse")
+OF_LENGTH = "1/length"
+SHORT = 50
 
 
 class Schedule:
     """The factor of a value as training goes on.
 
     Args:
-        name: one of `SCHEDULES`.
+        name: one of `SCHEDULES`, or '1/length'.
         epoch: updates in an epoch, for '1/t' and 'half-when-worse'.
         max_updates: where 'linear' and 'cosine' reach 0.
 
@@ -37,16 +42,18 @@ class Schedule:
     """
 
     def __init__(self, name: str, epoch: int, max_updates: int) -> None:
-        self.name = one_of("schedule", name, SCHEDULES)
+        self.name = one_of("schedule", name, (*SCHEDULES, OF_LENGTH))
         self.epoch, self.max_updates = epoch, max_updates
         self._halvings = 0
         self._seen, self._sum = 0, 0.0
         self._before: float | None = None
 
-    def factor(self, updates: float) -> float:
-        """What to multiply the first value with in the update after `updates` of them."""
+    def factor(self, updates: float, length: int = SHORT) -> float:
+        """What to multiply the first value with in the update after `updates` of them, at lengths up to `length`."""
         if self.name == "constant":
             return 1.0
+        if self.name == OF_LENGTH:
+            return min(1.0, SHORT / length)
         if self.name == "1/t":
             return 1.0 / (1 + updates // self.epoch)
         if self.name == "half-when-worse":
