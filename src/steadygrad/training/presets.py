@@ -79,7 +79,7 @@ SUM: Settings = {
 # they stand when they are due. That is elsewhere at every length: none can grow, and that a model errs at another is no fault.
 RECALL: Settings = {
     "init": "cycle",
-    "lr": 0.001,
+    "lr": 0.0005,
     "lr_schedule": "1/length",
     "threshold": 0.1,
     "curriculum": None,
