@@ -83,26 +83,28 @@ def ablation(budget: str = "minutes", *, seeds: int | Sequence[int] | None = Non
 
 
 def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """How long a sequence `steady` can learn: 50 to L steps, for growing L, tested at L and 2 L.
+    """How long a sequence `steady` can learn: 50 to L steps, for growing L, tested at L and 2 L (memorization: L alone).
 
     Args:
         budget, seeds, **overrides: as for `tasks`.
     """
     sizes = _budget(LONGEST, budget)
-    grids = [
-        Grid.product(
-            "longest",
-            tasks=[task],
-            lengths=[(size.lengths[0], length)],
-            algorithms=["sgd-cr"],
-            presets=size.presets,
-            seeds=_seeds(seeds, size.seeds),
-            test_lengths=(length, 2 * length),
-            **{**size.settings, **overrides},
-        )
-        for task, size in sizes.items()
-        for length in size.lengths[1:]
-    ]
+    grids = []
+    for task, size in sizes.items():
+        memorizes = task.startswith("memorization")
+        for length in size.lengths:
+            grids.append(
+                Grid.product(
+                    "longest",
+                    tasks=[task],
+                    lengths=[(length if memorizes else RANGE[0], length)],
+                    algorithms=["sgd-cr"],
+                    presets=size.presets,
+                    seeds=_seeds(seeds, size.seeds),
+                    test_lengths=(length,) if memorizes else (length, 2 * length),
+                    **{**size.settings, **overrides},
+                )
+            )
     return _joined("longest", grids)
 
 
@@ -184,7 +186,7 @@ def _by_task(
                 algorithms=algorithms,
                 presets=[preset],
                 seeds=_seeds(seeds, number),
-                test_lengths=BEYOND,
+                test_lengths=() if memorizes else BEYOND,  # a model for one length has none beyond it
                 **{**settings, **overrides},
             )
         )

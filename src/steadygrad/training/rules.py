@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAMES: dict[str, Iterable[str]] = {
     **examination.NAMES,
-    "lr_schedule": (*SCHEDULES, OF_LENGTH),
+    "lr_schedule": (*SCHEDULES, *OF_LENGTH),
     "after_success": ("stop", "polish"),
 }
 COUNTS = {

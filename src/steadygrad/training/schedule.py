@@ -6,6 +6,7 @@
     linear            1 − s,  s = min(1, updates / max_updates)
     cosine            (1 + cos πs)/2
     1/length          min(1, 50 / T),  T the longest length of now                of a rate alone, where lengths may grow
+    1/length^1.5      min(1, 50 / T)^1.5
 
 The synthetic tasks draw every sequence anew and have no epochs of their own: an epoch is `epoch` updates.
 
@@ -21,7 +22,8 @@ from ..checks import one_of
 
 SCHEDULES = ("constant", "1/t", "half-when-worse", "linear", "cosine")
 OF_EPOCHS = ("1/t", "half-when-worse")
-OF_LENGTH = "1/length"
+OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}
+"""Name to power."""
 SHORT = 50
 
 
@@ -29,7 +31,7 @@ class Schedule:
     """The factor of a value as training goes on.
 
     Args:
-        name: one of `SCHEDULES`, or '1/length'.
+        name: one of `SCHEDULES`, or of `OF_LENGTH`.
         epoch: updates in an epoch, for '1/t' and 'half-when-worse'.
         max_updates: where 'linear' and 'cosine' reach 0.
 
@@ -42,7 +44,7 @@ class Schedule:
     """
 
     def __init__(self, name: str, epoch: int, max_updates: int) -> None:
-        self.name = one_of("schedule", name, (*SCHEDULES, OF_LENGTH))
+        self.name = one_of("schedule", name, (*SCHEDULES, *OF_LENGTH))
         self.epoch, self.max_updates = epoch, max_updates
         self._halvings = 0
         self._seen, self._sum = 0, 0.0
@@ -52,8 +54,8 @@ class Schedule:
         """What to multiply the first value with in the update after `updates` of them, at lengths up to `length`."""
         if self.name == "constant":
             return 1.0
-        if self.name == OF_LENGTH:
-            return min(1.0, SHORT / length)
+        if self.name in OF_LENGTH:
+            return min(1.0, SHORT / length) ** OF_LENGTH[self.name]
         if self.name == "1/t":
             return 1.0 / (1 + updates // self.epoch)
         if self.name == "half-when-worse":
