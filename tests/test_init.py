@@ -141,14 +141,15 @@ def test_identity_is_scaled_identity_and_writes_nothing_else() -> None:
     assert all((p == 7.0).all() for name, p in made.named_parameters() if "weight_hh" not in name)
 
 
-def test_a_cycle_carries_a_state_of_rectified_units_round_without_a_loss() -> None:
-    made = init.cycle_(model(30), generator=seeded())
+@pytest.mark.parametrize(("name", "steps"), [("hold", 0), ("cycle", 1)])
+def test_a_state_above_zero_is_held_or_carried_on_without_a_loss(name: str, steps: int) -> None:
+    made = init.get(name)(model(30), generator=seeded())
     W, W_in = made["rnn"].weight_hh_l0.detach(), made["rnn"].weight_ih_l0.detach()
     state = torch.rand(30, dtype=W.dtype, generator=seeded())
-    assert torch.equal(W @ state, state.roll(1))
+    assert torch.equal((W @ state).relu(), state.roll(steps))
     assert torch.equal(torch.linalg.matrix_power(W, 30), torch.eye(30, dtype=W.dtype))
-    assert 0 <= W_in.min() and W_in.max() <= 0.1 / 30**0.5
-    assert W_in.mean().item() == pytest.approx(0.05 / 30**0.5, rel=4 / (3 * W_in.numel()) ** 0.5)  # 4 standard errors
+    assert 0 <= W_in.min() and W_in.max() <= 30**-0.5
+    assert W_in.mean().item() == pytest.approx(0.5 * 30**-0.5, rel=4 / (3 * W_in.numel()) ** 0.5)  # 4 standard errors
     assert (made["rnn"].bias_ih_l0 == 0).all() and (made["rnn"].bias_hh_l0 == 0).all()
     assert all((parameter == 7.0).all() for parameter in made["readout"].parameters())
 
@@ -185,6 +186,7 @@ def test_get_returns_the_function_of_that_name() -> None:
         "sigmoid": init.sigmoid_,
         "orthogonal": init.orthogonal_,
         "identity": init.identity_,
+        "hold": init.hold_,
         "cycle": init.cycle_,
         "input_driven": init.input_driven_,
     }
@@ -192,7 +194,7 @@ def test_get_returns_the_function_of_that_name() -> None:
         init.get("basic-tanh")
 
 
-@pytest.mark.parametrize("name", ["smart_tanh", "orthogonal", "identity", "cycle", "input_driven"])
+@pytest.mark.parametrize("name", ["smart_tanh", "orthogonal", "identity", "hold", "cycle", "input_driven"])
 def test_module_without_a_recurrent_matrix_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"module must hold a recurrent layer .* Linear has none"):
         init.get(name)(nn.Linear(2, 2))

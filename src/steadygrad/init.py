@@ -5,7 +5,8 @@
     smart_tanh   as sigmoid; then each unit keeps 15 recurrent weights, and W_hh ← 0.95 W_hh / ρ(W_hh)
     orthogonal   W_hh ← gain · Q,   QᵀQ = I
     identity     W_hh ← scale · I
-    cycle        W_hh e_i ← e_{i+1}, W_in from U(0, 0.1/√H), biases 0
+    hold         W_hh ← I,               W_in from U(0, 1/√H), biases 0
+    cycle        W_hh e_i ← e_{i+1},     W_in from U(0, 1/√H), biases 0
     input_driven W_in from N(0, 1/γ²), W_hh ← 0.05 Q,   QᵀQ = I; the other weights N(0, 0.1²), biases 0
 
 ρ is the spectral radius, γ the steepest slope of the layer's nonlinearity (sigmoid: 1/4; others: 1). "All weights" are
@@ -29,7 +30,6 @@ from steadygrad.eigen import spectral_radius
 CONNECTIONS = 15
 RADIUS = 0.95
 MEMORY = 0.05
-FAINT = 0.1
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -198,12 +198,32 @@ def identity_(module: Module, scale: float = 1.0, *, generator: Generator | None
     return module
 
 
-def cycle_(module: Module, *, generator: Generator | None = None) -> Module:
-    """W_hh e_i ← e_{i+1}, round a cycle of all H units; W_in from U(0, 0.1/√H), biases 0. Linear layers keep what they have.
+def hold_(module: Module, *, generator: Generator | None = None) -> Module:
+    """W_hh ← I, W_in from U(0, 1/√H), biases 0. Linear layers keep what they have.
 
-    A conveyor belt: every step moves the whole state on by one unit. Nothing in it is ever below 0, so that rectified units
-    (nonlinearity="relu") are linear, forget nothing, and keep every gradient's norm, however long the sequence. What came L
-    steps ago stands L units further on, and a readout finds it. For sequences to be repeated after a known time.
+    Nothing in the state is ever below 0: rectified units (nonlinearity="relu") are linear then, forget nothing, and keep
+    every gradient's norm, however long the sequence.
+
+    Args:
+      module: a recurrent layer, or anything that contains one.
+      generator: the source of randomness; torch's global one if None.
+
+    Returns:
+      The same module.
+
+    Example:
+      >>> layer = hold_(torch.nn.RNN(2, 2, nonlinearity="relu"))
+      >>> layer.weight_hh_l0.tolist(), layer.weight_ih_l0.min().item() >= 0
+      ([[1.0, 0.0], [0.0, 1.0]], True)
+    """
+    return _from_above(identity_(module), generator)
+
+
+def cycle_(module: Module, *, generator: Generator | None = None) -> Module:
+    """W_hh e_i ← e_{i+1}, round a cycle of all H units; W_in from U(0, 1/√H), biases 0. Linear layers keep what they have.
+
+    A conveyor belt: every step moves the whole state on by one unit, and as with `hold_` rectified units lose nothing of it.
+    What came L steps ago stands L units further on, where a readout finds it: for what is to be repeated after a known time.
 
     Args:
       module: a recurrent layer, or anything that contains one.
@@ -219,19 +239,9 @@ def cycle_(module: Module, *, generator: Generator | None = None) -> Module:
 
     Reference: Henaff, Szlam & LeCun 2016, "Recurrent orthogonal networks and long-memory tasks", for the cycle.
     """
-    for W in _recurrent(module):
-        W.copy_(torch.eye(len(W), dtype=W.dtype, device=W.device).roll(1, 0))
-    with torch.no_grad():
-        for layer in _layers(module):
-            if isinstance(layer, nn.Linear):
-                continue
-            for name, parameter in layer.named_parameters(recurse=False):
-                if name.startswith("bias"):
-                    parameter.zero_()
-                elif name.startswith("weight_ih"):
-                    width = layer.get_parameter(name.replace("_ih", "_hh")).shape[1]
-                    parameter.uniform_(0.0, FAINT / width**0.5, generator=generator)
-    return module
+    for W in _recurrent(identity_(module)):
+        W.copy_(W.roll(1, 0))
+    return _from_above(module, generator)
 
 
 def input_driven_(module: Module, *, generator: Generator | None = None) -> Module:
@@ -269,6 +279,7 @@ REGISTRY: dict[str, Initialisation] = {
     "sigmoid": sigmoid_,
     "orthogonal": orthogonal_,
     "identity": identity_,
+    "hold": hold_,
     "cycle": cycle_,
     "input_driven": input_driven_,
 }
@@ -299,6 +310,21 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
                     f"parametrized ({', '.join(computed)}): initialise it before that"
                 )
             yield layer
+
+
+def _from_above(module: Module, generator: Generator | None) -> Module:
+    """W_in from U(0, 1/√H), the upper half of torch's own, and biases 0, in all recurrent layers."""
+    with torch.no_grad():
+        for layer in _layers(module):
+            if isinstance(layer, nn.Linear):
+                continue
+            for name, parameter in layer.named_parameters(recurse=False):
+                if name.startswith("bias"):
+                    parameter.zero_()
+                elif name.startswith("weight_ih"):
+                    width = layer.get_parameter(name.replace("_ih", "_hh")).shape[1]
+                    parameter.uniform_(0.0, width**-0.5, generator=generator)
+    return module
 
 
 def _steepest(layer: nn.Module) -> float:
