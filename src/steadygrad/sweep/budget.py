@@ -26,12 +26,11 @@ class Budget:
         seeds: 1 … seeds.
         settings: fields of `RunConfig` in place of the preset's; `max_updates` above all.
         presets: the settings to begin from.
-        lengths: of Fig. 7; of memorization, which has a model for each length; the shortest and the longest in turn
-            of `LONGEST`.
+        lengths: of Fig. 7; of memorization, which has a model for each length; the longest of each model of `LONGEST`.
         tasks: which of them.
         ablations: the algorithms that stand beside SGD-CR under `steady`.
-        of_paper: settings of the preset 'paper' alone.
-        fewer: seeds of 'paper', or of the 'ablation', where they are fewer: a run that solves nothing is the longest.
+        of: settings of 'paper' alone, or of the 'ablation': a run that solves nothing is the longest.
+        fewer: seeds of either.
         permutation_seeds: seeds of random permutation, which the paper solved in 1 trial of 8.
     """
 
@@ -42,7 +41,7 @@ class Budget:
     tasks: Sequence[str] = tasks.names()
     ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")
     permutation_seeds: int = 0
-    of_paper: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     fewer: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
@@ -97,13 +96,17 @@ FIG7: dict[str, Budget] = {
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper",), lengths=EVERY_LENGTH),
 }
 
+SHORTER = {"paper": {"max_updates": 30_000}, "ablation": {"max_updates": 30_000}}
+"""As many updates as `steady` has for its slowest task."""
+
 TASKS: dict[str, Budget] = {
     "minutes": Budget(
         1,
-        {"max_updates": 100_000},
+        {},
         lengths=(50,),
         tasks=("temporal-order", "addition", "memorization-5bit"),
         ablations=("sgd-c",),
+        of=SHORTER,
     ),
     "hours": Budget(
         5,
@@ -112,22 +115,25 @@ TASKS: dict[str, Budget] = {
         MEMORIZATION,
         ablations=("sgd-c", "sgd-r"),
         permutation_seeds=8,
-        of_paper={"max_updates": 100_000},
+        of=SHORTER,
         fewer={"paper": 1, "ablation": 3},
     ),
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper", "steady"), MEMORIZATION),
 }
 
+FINE: dict[str, Any] = {"init": "hold", "lr_schedule": "1/length^1.5", "after_success": "stop", "max_updates": 60_000}
+"""What the longest lengths need beside `steady`: a change of W_rec acts once in every step."""
+
 LONGEST: dict[str, dict[str, Budget]] = {
-    "minutes": {"temporal-order": Budget(1, {"max_updates": 60_000}, lengths=(50, 500))},
+    "minutes": {"temporal-order": Budget(1, FINE, lengths=(500,))},
     "hours": {
-        "temporal-order": Budget(3, {"max_updates": 400_000}, lengths=(50, 1000, 2000, 5000)),
-        "temporal-order-3bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
-        "addition": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
-        "multiplication": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
-        "random-permutation": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
-        "memorization-5bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400, 1000)),
-        "memorization-20bit": Budget(3, {"max_updates": 400_000}, lengths=(50, 400)),
+        "temporal-order": Budget(3, FINE, lengths=(1000, 5000, 10_000)),
+        "temporal-order-3bit": Budget(3, FINE, lengths=(400, 1000)),
+        "addition": Budget(3, FINE, lengths=(1000,)),
+        "multiplication": Budget(3, FINE, lengths=(1000,)),
+        "random-permutation": Budget(3, FINE, lengths=(1000,)),
+        "memorization-5bit": Budget(3, {}, lengths=(1000,)),
+        "memorization-20bit": Budget(3, {}, lengths=(1000,)),
     },
 }
 

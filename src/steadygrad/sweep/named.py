@@ -176,8 +176,9 @@ def _by_task(
         memorizes = task.startswith("memorization")
         lengths = [(length, length) for length in size.lengths] if memorizes else [RANGE]
         number = size.permutation_seeds if task == "random-permutation" else size.seeds
-        number = min(number, size.fewer.get("ablation" if name == "ablation" else preset, number))
-        settings = {**size.settings, **(size.of_paper if preset == "paper" else {})}
+        part = "ablation" if name == "ablation" else preset
+        number = min(number, size.fewer.get(part, number))
+        settings = {**size.settings, **size.of.get(part, {})}
         grids.append(
             Grid.product(
                 name,
