@@ -125,9 +125,16 @@ def test_tasks_and_ablation_are_every_task_as_the_paper_trains_it() -> None:
         solving = 8 if task == "random-permutation" else 5
         rows = {("paper", "sgd-cr"): 1, ("steady", "sgd-c"): 3, ("steady", "sgd-r"): 3, ("steady", "sgd-cr"): solving}
         assert seeds == {row: number * len(expected) for row, number in rows.items()}
-        limits = {cell.config.max_updates for cell in mine if cell.preset == "paper"}
-        assert limits == {size.of_paper["max_updates"]}
-        assert {cell.test_lengths for cell in mine} == {(250, 300, 400)}
+        shorter = [cell for cell in mine if (cell.preset, cell.config.algorithm) != ("steady", "sgd-cr")]
+        assert {cell.config.max_updates for cell in shorter} == {size.of["paper"]["max_updates"]}
+        assert {cell.test_lengths for cell in mine} == {() if "memorization" in task else (250, 300, 400)}
+
+
+def test_the_longest_are_tested_at_their_length_and_at_twice_that() -> None:
+    for cell in get("longest", "hours").cells:
+        low, high = cell.config.length
+        memorizes = "memorization" in cell.config.task
+        assert (low, cell.test_lengths) == ((high, (high,)) if memorizes else (50, (high, 2 * high)))
 
 
 def test_every_named_grid_can_be_made_with_other_seeds_and_settings() -> None:
