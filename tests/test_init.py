@@ -148,9 +148,11 @@ def test_a_state_above_zero_is_held_or_carried_on_without_a_loss(name: str, step
     state = torch.rand(30, dtype=W.dtype, generator=seeded())
     assert torch.equal((W @ state).relu(), state.roll(steps))
     assert torch.equal(torch.linalg.matrix_power(W, 30), torch.eye(30, dtype=W.dtype))
-    assert 0 <= W_in.min() and W_in.max() <= 30**-0.5
+    assert W_in.min() >= 0
+    assert W_in.max() <= 30**-0.5
     assert W_in.mean().item() == pytest.approx(0.5 * 30**-0.5, rel=4 / (3 * W_in.numel()) ** 0.5)  # 4 standard errors
-    assert (made["rnn"].bias_ih_l0 == 0).all() and (made["rnn"].bias_hh_l0 == 0).all()
+    assert (made["rnn"].bias_ih_l0 == 0).all()
+    assert (made["rnn"].bias_hh_l0 == 0).all()
     assert all((parameter == 7.0).all() for parameter in made["readout"].parameters())
 
 

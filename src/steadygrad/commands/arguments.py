@@ -58,7 +58,11 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
     "nonfinite": (str, "NAME", "where the gradient is not finite: skip, shrink or raise"),
     "alpha": (float, "X", "factor of Ω"),
     "omega": (str, "NAME", "Ω of the paper, or of its authors' program"),
-    "lr_schedule": (str, "NAME", "constant, 1/t, half-when-worse, linear, cosine or, of a task, 1/length, 1/length^1.5"),
+    "lr_schedule": (
+        str,
+        "NAME",
+        "constant, 1/t, half-when-worse, linear, cosine or, of a task, 1/length, 1/length^1.5",
+    ),
     "alpha_schedule": (str, "NAME", "the same for α, but not by length"),
     "epoch": (int, "N", "updates that make one unit of t in 1/t and half-when-worse"),
     "curriculum": (optional_length, "LOW:HIGH", "lengths to begin with, which grow as the loss falls, or none"),

@@ -73,10 +73,10 @@ def _fig7(records: list[Record]) -> list[str]:
         return [*parts, NOT_RUN.format("steadygrad reproduce fig7 --budget hours --records results") + "\n"]
     for preset in sorted({record["preset"] for record in records}):
         mine = [record for record in records if record["preset"] == preset]
+        settings = tables.common(mine)
         about = (
             "Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with Wilson's "
-            "95 % interval. All runs: "
-            f"{tables.common(mine)}."
+            f"95 % interval. All runs: {settings}." + ("" if "max_updates" in settings else f" {tables.limits(mine)}.")
         )
         parts += [
             f"**Settings `{preset}`.** {about}\n",
@@ -95,9 +95,10 @@ def _tasks(records: list[Record]) -> list[str]:
         "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. Errors are those of the "
         "seeds that solved the task, at lengths none of them was trained on.\n",
         "How `steady` gets there: rectified units in place of the paper's tanh, W_rec the identity at first, lengths that "
-        "grow as the loss falls, Adam (20 bits: tanh, an orthogonal W_rec, one length); and it trains on after the first "
-        "success, tests the mean of the weights over the last 500 updates, and keeps the mean that errs least at twice "
-        "the longest length (on sequences of its own, not those of the table).\n",
+        "grow as the loss falls, Adam; and it trains on after the first success, tests the mean of the weights over the "
+        "last 500 updates, and keeps the mean that errs least at twice the longest length (on sequences of its own, not "
+        "those of the table). Memorization has a model for each number of blank steps, which begins as a cycle that "
+        "carries its state on by one unit in every step, and stops at the first success.\n",
     )
     return [title, *about, tables.tasks(records).markdown() + "\n", _source(records)]
 
@@ -129,7 +130,12 @@ def _longest(records: list[Record]) -> list[str]:
     title = "## Past the paper: the longest sequences\n"
     if not records:
         return [title, NOT_RUN.format("steadygrad sweep longest --out runs/longest --records results") + "\n"]
-    return [title, tables.longest(records).markdown() + "\n", _source(records)]
+    about = (
+        "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone), stopped at the "
+        "first success. It begins from `hold` (W_rec the identity, inputs above 0), and its rate falls as the lengths grow, "
+        "by their power 1.5 (memorization: as in the table of the tasks).\n"
+    )
+    return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
 
 
 def _records(folder: Path, grid: str) -> list[Record]:
