@@ -27,7 +27,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="a page whose table of speed is filled in, too")
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
     parser.set_defaults(run=run)
 
@@ -51,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _results(args: argparse.Namespace) -> int:
-    from ..report import results, speed
+    from ..report import readme, results
 
     if not args.results.is_dir():
         raise FileNotFoundError(f"--results must be a folder of records, and {args.results} is none")
     pages = {args.write or Path("RESULTS.md"): results.render(args.results)}
     if args.readme is not None:
-        pages[args.readme] = speed.filled(args.readme.read_text(encoding="utf-8"), args.results)
+        pages[args.readme] = readme.filled(args.readme.read_text(encoding="utf-8"), args.results)
     stale = [page for page, text in pages.items() if not page.is_file() or page.read_text(encoding="utf-8") != text]
     for page, text in pages.items():
         if args.check:

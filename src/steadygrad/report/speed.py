@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ RATIOS = {
     "Ω on / off": "a step with Ω, of one without",
     "recording on / off": "a step that records its flow, of one that does not",
 }
-BLOCK = re.compile(r"(<!-- generated: bench -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def render(folder: Path) -> str:
@@ -69,13 +67,3 @@ def _training(record: dict[str, Any]) -> list[str]:
             "sigmoid)."
         )
     return [line for sentence in said for line in (sentence, "")]
-
-
-def filled(page: str, folder: Path) -> str:
-    """`page` with the table between its marks `<!-- generated: bench -->` and `<!-- end -->`.
-
-    >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
-    'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
-    """
-    table = render(folder)
-    return BLOCK.sub(lambda found: found[1] + table + found[2], page)

@@ -123,6 +123,15 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.2g}" if seconds < 600 else f"{seconds / 60:,.0f}"
 
 
+def median_error(errors: Sequence[float] | None) -> str:
+    """The median of some shares, if there are any.
+
+    >>> median_error([0.0, 0.01, 0.2]), median_error(None)
+    ('1.00 %', '–')
+    """
+    return percent(median(errors)) if errors else NOTHING
+
+
 def span(length: Sequence[int]) -> str:
     """A range of lengths.
 
@@ -150,7 +159,5 @@ def _how(row: Row) -> list[str]:
 
 def _errors(errors: Sequence[float] | None) -> str:
     """The median, and the worst where it is another."""
-    if not errors:
-        return NOTHING
-    middle, worst = percent(median(errors)), percent(max(errors))
-    return middle if middle == worst else f"{middle} (worst {worst})"
+    middle = median_error(errors)
+    return middle if not errors or middle == percent(max(errors)) else f"{middle} (worst {percent(max(errors))})"

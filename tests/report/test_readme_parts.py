@@ -1,0 +1,37 @@
+"""README.md shows what the records say, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steadygrad.report import readme
+from steadygrad.sweep.records import write_records
+
+ROOT = Path(__file__).parents[2]
+
+
+def record(task: str, algorithm: str, seed: int, solved: bool, length: tuple[int, int] = (50, 200)) -> dict[str, Any]:
+    result = {"solved": solved, "updates": 1000 * seed, "seconds": 1.0}
+    beyond = {"400": 0.01 * seed} if solved else {}
+    made = {"task": task, "length": list(length), "preset": "steady", "algorithm": algorithm, "result": result}
+    return {**made, "generalisation": beyond, "id": f"{task}_{length}_{algorithm}_{seed}"}
+
+
+def test_the_readme_shows_what_the_records_say() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.filled(page, ROOT / "results") == page, "make it again: make results"
+
+
+def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Path) -> None:
+    with_omega = [record("addition", "sgd-cr", seed, seed < 4) for seed in (1, 2, 3, 4)]
+    without = [record("addition", "sgd-c", seed, False) for seed in (1, 2)]
+    shorter = [record("memorization-5bit", "sgd-cr", 1, True, (50, 50))]
+    write_records(tmp_path / "tasks.jsonl", [*with_omega, *without, *shorter])
+    longest = [
+        record("addition", "sgd-cr", seed, solved, (50, high))
+        for seed, solved, high in [(1, True, 500), (2, True, 500), (1, True, 900), (2, False, 900)]
+    ]
+    write_records(tmp_path / "longest.jsonl", longest)
+    *_, last = readme.tasks(tmp_path).splitlines()
+    assert last == "| addition | 50–200 | 3/4 | 0/2 | 2,000 | 2.00 % | 500 |"
