@@ -80,6 +80,7 @@ AS_IN_FIG7: dict[str, Any] = {
     "alpha": 8.0,
     "optimizer": "momentum",
     "lr": 0.003,
+    "lr_schedule": "1/length",
     "check_every": 1000,
     "average": 1,
 }
