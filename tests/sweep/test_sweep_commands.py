@@ -93,7 +93,8 @@ def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
     records = sweep.read_records(tmp_path / "results" / "tasks.jsonl")
     # Five tasks with one model and two with four; paper, steady and two ablations.
     assert len(records) == (5 + 2 * 4) * 4
-    assert {tuple(record["generalisation"]) for record in records} == {("250", "300", "400")}
+    tested = {record["task"]: tuple(record["generalisation"]) for record in records}
+    assert (tested["addition"], tested["memorization-5bit"]) == (("250", "300", "400"), ())
     assert (tmp_path / "tasks" / "index.html").exists()
 
 

@@ -73,10 +73,9 @@ def _fig7(records: list[Record]) -> list[str]:
         return [*parts, NOT_RUN.format("steadygrad reproduce fig7 --budget hours --records results") + "\n"]
     for preset in sorted({record["preset"] for record in records}):
         mine = [record for record in records if record["preset"] == preset]
-        settings = tables.common(mine)
         about = (
             "Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with Wilson's "
-            f"95 % interval. All runs: {settings}." + ("" if "max_updates" in settings else f" {tables.limits(mine)}.")
+            f"95 % interval. All runs: {tables.common(mine)}."
         )
         parts += [
             f"**Settings `{preset}`.** {about}\n",

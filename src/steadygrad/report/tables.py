@@ -87,22 +87,6 @@ def common(records: Sequence[Record]) -> str:
     )
 
 
-def limits(records: Sequence[Record]) -> str:
-    """Which runs had more updates at most than the others.
-
-    >>> ids = {"a_seed1": 4000, "a_seed2": 4000, "b_seed1": 9000}
-    >>> limits([{"id": id, "config": {"max_updates": number}} for id, number in ids.items()])
-    'At most 4,000 updates, but 9,000 of b_seed1'
-    """
-    ids: dict[int, list[str]] = {}
-    for record in records:
-        ids.setdefault(record["config"]["max_updates"], []).append(record["id"])
-    usual, *others = sorted(ids)
-    most = f"At most {usual:,} updates"
-    more = ", ".join(f"{number:,} of {', '.join(ids[number])}" for number in others)
-    return f"{most}, but {more}" if more else most
-
-
 def percent(share: float) -> str:
     """A share of 10,000 sequences, with as many digits as that gives.
 
