@@ -16,13 +16,11 @@ def tell(result: Result, directory: Path) -> int:
     """Print how the run ended and where it is; return the exit code."""
     if result.reason == "interrupted":
         return _stopped(result.total_updates, directory)
+    from ..training.result import ended
+
     wrong = f"{100 * result.error:.2f} % wrong"
-    if result.solved:
-        print(f"solved after {result.updates:,} updates ({result.seconds:.0f} s); best weights: {wrong}")
-    else:
-        print(
-            f"not solved: {result.reason} after {result.updates:,} updates ({result.seconds:.0f} s); best weights: {wrong}"
-        )
+    verdict = ended(result.solved, result.reason, result.updates)
+    print(f"{verdict} ({result.seconds:.0f} s); best weights: {wrong}")
     print(f"everything is in {directory}")
     return 0
 

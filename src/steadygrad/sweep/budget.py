@@ -122,20 +122,21 @@ TASKS: dict[str, Budget] = {
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper", "steady"), MEMORIZATION),
 }
 
-FINE: dict[str, Any] = {"init": "hold", "lr_schedule": "1/length^1.5", "after_success": "stop", "max_updates": 60_000}
+FINE: dict[str, Any] = {"init": "hold", "lr_schedule": "1/length^1.5", "max_updates": 60_000}
 """What the longest lengths need beside `steady`: a change of W_rec acts once in every step."""
+STOP: dict[str, Any] = {**FINE, "after_success": "stop"}
+ORDER = ("temporal-order",)
 
-LONGEST: dict[str, dict[str, Budget]] = {
-    "minutes": {"temporal-order": Budget(1, FINE, lengths=(500,))},
-    "hours": {
-        "temporal-order": Budget(3, FINE, lengths=(1000, 5000, 10_000)),
-        "temporal-order-3bit": Budget(3, FINE, lengths=(400, 1000)),
-        "addition": Budget(3, FINE, lengths=(1000,)),
-        "multiplication": Budget(3, FINE, lengths=(1000,)),
-        "random-permutation": Budget(3, FINE, lengths=(1000,)),
-        "memorization-5bit": Budget(3, {}, lengths=(1000,)),
-        "memorization-20bit": Budget(3, {}, lengths=(1000,)),
-    },
+LONGEST: dict[str, Sequence[Budget]] = {
+    "minutes": [Budget(1, STOP, lengths=(500,), tasks=ORDER)],
+    "hours": [
+        Budget(3, FINE, lengths=(1000,), tasks=ORDER),
+        Budget(3, STOP, lengths=(5000, 10_000), tasks=ORDER),
+        Budget(
+            3, STOP, lengths=(1000,), tasks=("temporal-order-3bit", "addition", "multiplication", "random-permutation")
+        ),
+        Budget(3, {}, lengths=(1000,), tasks=("memorization-5bit", "memorization-20bit")),
+    ],
 }
 
 TABLE1: dict[str, NaturalBudget] = {

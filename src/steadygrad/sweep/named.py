@@ -88,11 +88,10 @@ def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, 
     Args:
         budget, seeds, **overrides: as for `tasks`.
     """
-    sizes = _budget(LONGEST, budget)
     grids = []
-    for task, size in sizes.items():
-        memorizes = task.startswith("memorization")
-        for length in size.lengths:
+    for size in _budget(LONGEST, budget):
+        for task, length in itertools.product(size.tasks, size.lengths):
+            memorizes = task.startswith("memorization")
             grids.append(
                 Grid.product(
                     "longest",

@@ -17,6 +17,7 @@ from steadygrad.training import RunConfig
 from steadygrad.training.evaluation import score
 from steadygrad.training.learner import Learner
 from steadygrad.training.network import stream
+from steadygrad.training.result import ended
 
 UPDATES = 50
 """That a measurement takes, after a few to warm up."""
@@ -60,9 +61,9 @@ class TaskRuns(Kind):
         solved after 12,000 updates (14 s, 0.40 % wrong)
         """
         numbers = {key: result[key] for key in ("solved", "reason", "updates", "error", "seconds")}
-        verdict = "solved" if result["solved"] else f"not solved: {result['reason']}"
+        verdict = ended(result["solved"], result["reason"], result["updates"])
         share = f"{100 * result['error']:.{2 if result['solved'] else 1}f} % wrong"
-        summary = f"{verdict} after {result['updates']:,} updates ({duration(result['seconds'])}, {share})"
+        summary = f"{verdict} ({duration(result['seconds'])}, {share})"
         return Outcome(cell, "finished", **numbers, summary=summary)
 
     def seconds(self, result: Result) -> float:

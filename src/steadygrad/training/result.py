@@ -49,6 +49,18 @@ class Verdict:
             raise ValueError(f"{path} is not the verdict of a run ({type(error).__name__}: {error})") from error
 
 
+def ended(solved: bool, reason: str, updates: int) -> str:
+    """A run's verdict in words.
+
+    >>> ended(True, "solved", 12_000), ended(False, "max_updates", 40_000)
+    ('solved after 12,000 updates', 'not solved: max_updates after 40,000 updates')
+    >>> ended(False, "diverged: the loss is nan, after 3 updates", 3)
+    'not solved: diverged: the loss is nan, after 3 updates'
+    """
+    verdict = "solved" if solved else f"not solved: {reason}"
+    return verdict if verdict.endswith(" updates") else f"{verdict} after {updates:,} updates"
+
+
 @dataclass(frozen=True)
 class Result(Verdict):
     """How a run ended.
