@@ -11,9 +11,11 @@ from steadygrad.sweep.records import write_records
 ROOT = Path(__file__).parents[2]
 
 
-def record(task: str, algorithm: str, seed: int, solved: bool, length: tuple[int, int] = (50, 200)) -> dict[str, Any]:
+def record(
+    task: str, algorithm: str, seed: int, solved: bool, length: tuple[int, int] = (50, 200), error: float = 0.01
+) -> dict[str, Any]:
     result = {"solved": solved, "updates": 1000 * seed, "seconds": 1.0}
-    beyond = {"400": 0.01 * seed} if solved else {}
+    beyond = {"400": 0.01 * seed, str(length[1]): error} if solved else {}
     made = {"task": task, "length": list(length), "preset": "steady", "algorithm": algorithm, "result": result}
     return {**made, "generalisation": beyond, "id": f"{task}_{length}_{algorithm}_{seed}"}
 
@@ -29,8 +31,12 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
     shorter = [record("memorization-5bit", "sgd-cr", 1, True, (50, 50))]
     write_records(tmp_path / "tasks.jsonl", [*with_omega, *without, *shorter])
     longest = [
-        record("addition", "sgd-cr", seed, solved, (50, high))
-        for seed, solved, high in [(1, True, 500), (2, True, 500), (1, True, 900), (2, False, 900)]
+        record("addition", "sgd-cr", seed, solved, (50, high), error)
+        for seed, solved, high, error in [
+            *[(1, True, 500, 0.01), (2, True, 500, 0.0)],
+            *[(1, True, 700, 0.011), (2, True, 700, 0.0)],  # solved on the whole, but not at 700 alone
+            *[(1, True, 900, 0.0), (2, False, 900, 0.0)],
+        ]
     ]
     write_records(tmp_path / "longest.jsonl", longest)
     *_, last = readme.tasks(tmp_path).splitlines()
