@@ -139,11 +139,14 @@ def test_a_cell_is_given_up_after_three_starts_without_an_end(tmp_path: Path, gr
 
 
 LONG = {"check_every": 200, "success": 0.0, "lr": 1e-6, "curriculum": None, "seeds": [1, 2], "algorithms": ["sgd-cr"]}
+# A process that a shell began in the background ignores Ctrl-C, and so do all that it begins: here it shall be heard.
 SWEEP = f"""
+import signal
 import sys
 from pathlib import Path
 from pretended import tiny
 from steadygrad import sweep
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sweep.run(tiny(max_updates=int(sys.argv[2]), **{LONG}), Path(sys.argv[1]), engine=sweep.Local(1), progress="plain")
 """
 
