@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from steadygrad import tasks
+from steadygrad import init, tasks
 from steadygrad.training import Network, RunConfig
 
 
@@ -84,6 +84,15 @@ def test_the_seed_alone_decides_the_weights(init: str) -> None:
 
     assert torch.equal(drawn(1, 5), drawn(1, 6))
     assert not torch.equal(drawn(1, 5), drawn(2, 5))
+
+
+@pytest.mark.parametrize("name", sorted(init.REGISTRY))
+def test_the_seed_alone_decides_all_weights(name: str) -> None:
+    made = []
+    for chance in (1, 2):
+        torch.manual_seed(chance)
+        made.append(Network(config("temporal-order", init=name)).state_dict())
+    assert all(torch.equal(made[0][key], made[1][key]) for key in made[0])
 
 
 def test_making_a_network_leaves_torchs_global_chance_alone() -> None:
