@@ -132,8 +132,8 @@ def _longest(records: list[Record]) -> list[str]:
     about = (
         "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
         "`hold` (W_rec the identity, inputs above 0), and its rate falls as the lengths grow, by their power 1.5 "
-        "(memorization: as in the table of the tasks). All but temporal order at 1,000 stop at their first success, which "
-        "is over all lengths; the longest alone may err more.\n"
+        "(memorization: as in the table of the tasks). Success is over all lengths, so the longest alone may err more where a "
+        "run stopped at its first (`after_success` in the records: 'polish' trains on).\n"
     )
     return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
 
