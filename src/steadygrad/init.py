@@ -285,6 +285,10 @@ REGISTRY: dict[str, Initialisation] = {
 }
 
 
+OF_RECURRENT_LAYERS = frozenset({"orthogonal", "identity", "hold", "cycle"})
+"""Those that leave all other weights as they are: whoever wants these drawn from a seed draws them first."""
+
+
 def get(name: str) -> Initialisation:
     """The initialisation of that name.
 

@@ -85,7 +85,7 @@ AS_IN_FIG7: dict[str, Any] = {
     "average": 1,
 }
 """Fig. 7's own, for all three algorithms: the paper's tanh network, on which gradients do vanish; momentum and a larger α, or a
-short budget would end before SGD-CR does; and …"""
+short budget would end before SGD-CR does; a rate that falls with lengths above 50; and …"""
 BEGIN = 50
 """… lengths above this one begin at it and grow. It is beyond what SGD and SGD-C can learn, so it helps Ω alone."""
 GROWING = {"curriculum": (BEGIN, BEGIN), "curriculum_loss": 0.15}

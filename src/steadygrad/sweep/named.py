@@ -91,7 +91,7 @@ def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, 
     grids = []
     for size in _budget(LONGEST, budget):
         for task, length in itertools.product(size.tasks, size.lengths):
-            memorizes = task.startswith("memorization")
+            memorizes = _memorizes(task)
             grids.append(
                 Grid.product(
                     "longest",
@@ -172,7 +172,7 @@ def _by_task(
 ) -> Grid:
     grids = []
     for task, preset in itertools.product(size.tasks, presets):
-        memorizes = task.startswith("memorization")
+        memorizes = _memorizes(task)
         lengths = [(length, length) for length in size.lengths] if memorizes else [RANGE]
         number = size.permutation_seeds if task == "random-permutation" else size.seeds
         part = "ablation" if name == "ablation" else preset
@@ -186,11 +186,16 @@ def _by_task(
                 algorithms=algorithms,
                 presets=[preset],
                 seeds=_seeds(seeds, number),
-                test_lengths=() if memorizes else BEYOND,  # a model for one length has none beyond it
+                test_lengths=() if memorizes else BEYOND,
                 **{**settings, **overrides},
             )
         )
     return _joined(name, grids)
+
+
+def _memorizes(task: str) -> bool:
+    """Whether the task has a model for each length, and none for lengths beyond it."""
+    return task.startswith("memorization")
 
 
 def _natural(

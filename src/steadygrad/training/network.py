@@ -120,7 +120,7 @@ def layers(config: Any, inputs: int, hidden: int, outputs: int, *, bias: bool = 
 def draw(network: nn.Module, config: Any) -> None:
     """Give a network the initial weights that its settings ask for; their `seed` alone decides them."""
     generator = stream(config.seed, "init")
-    if config.init in ("orthogonal", "identity", "hold", "cycle"):  # these leave the read-out as it is
+    if config.init in init.OF_RECURRENT_LAYERS:
         init.basic_tanh_(network, generator=generator)
     init.get(config.init)(network, generator=generator)
 
