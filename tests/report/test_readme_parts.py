@@ -33,9 +33,10 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
     longest = [
         record("addition", "sgd-cr", seed, solved, (50, high), error)
         for seed, solved, high, error in [
-            *[(1, True, 500, 0.01), (2, True, 500, 0.0)],
-            *[(1, True, 700, 0.011), (2, True, 700, 0.0)],  # solved on the whole, but not at 700 alone
-            *[(1, True, 900, 0.0), (2, False, 900, 0.0)],
+            *[(1, True, 500, 0.01), (2, True, 500, 0.0), (3, True, 500, 0.0)],
+            *[(1, True, 700, 0.011), (2, True, 700, 0.0), (3, True, 700, 0.0)],  # solved on the whole, not at 700 alone
+            *[(1, True, 900, 0.0), (2, False, 900, 0.0), (3, True, 900, 0.0)],
+            *[(1, True, 1100, 0.0), (2, True, 1100, 0.0)],  # too few seeds
         ]
     ]
     write_records(tmp_path / "longest.jsonl", longest)
