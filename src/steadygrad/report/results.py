@@ -131,9 +131,9 @@ def _longest(records: list[Record]) -> list[str]:
         return [title, NOT_RUN.format("steadygrad sweep longest --out runs/longest --records results") + "\n"]
     about = (
         "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
-        "`hold` (W_rec the identity, inputs above 0), and its rate falls as the lengths grow, by their power 1.5 "
-        "(memorization: as in the table of the tasks). Success is over all lengths, so the longest alone may err more where a "
-        "run stopped at its first (`after_success` in the records: 'polish' trains on).\n"
+        "`hold` (W_rec the identity, inputs above 0); its rate falls as the lengths grow, by their power 1.5; gradients are "
+        "clipped to a norm of 0.01; and it stops when at most 0.1 % are wrong over all lengths, for the longest alone err "
+        "more. Memorization is as in the table of the tasks.\n"
     )
     return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
 
