@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import random
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import assert_same_run, metrics, of_music, of_text
+from tiny import of_music, of_text
 
+from harm import kill_at_random_moments
+from same_run import assert_same_run, metrics
 from steadygrad.natural import NaturalConfig, run
 from steadygrad.natural.learner import Learner
 from steadygrad.training import CheckpointError, files
-
-# a server that has imported everything forks a child for each run: a child begins within milliseconds
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["steadygrad.natural", "torch._dynamo"])
-OFTEN = {"progress": "none", "resume": True, "checkpoint_seconds": 0.0}
 
 VARIANTS: dict[str, tuple[Callable[..., NaturalConfig], dict[str, Any]]] = {
     "text, sgd": (of_text, {}),
@@ -80,27 +73,10 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_weights_bit_for_bit(
     small = of_text(text_path) if kind == "text" else of_music(music_path, batch=1)
     config = small.changed(epochs=25, optimizer="momentum", lr_schedule="cosine")
     killed = tmp_path / "killed"
-    chance = random.Random(time.time_ns())
-    kills = 0
-    for _ in range(3):
-        before = (killed / files.METRICS).stat().st_size if kills else 0
-        process = CHILDREN.Process(target=run, args=(config, killed), kwargs=OFTEN)
-        process.start()
-        # it is at work once it has written more lines than there were
-        while process.is_alive() and not _longer(killed / files.METRICS, before):
-            time.sleep(0.001)
-        time.sleep(chance.uniform(0, 0.2))
-        process.kill()
-        process.join()
-        kills += process.exitcode == -signal.SIGKILL
-    assert kills > 0
+    kill_at_random_moments(run, config, killed)
     run(config, killed, progress="none", resume=True)
     run(config, tmp_path / "one", progress="none")
     assert_same_run(killed, tmp_path / "one")
-
-
-def _longer(path: Path, than: int) -> bool:
-    return path.exists() and path.stat().st_size > than
 
 
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(text_path: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import math
@@ -10,13 +9,14 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny import assert_same_run, metrics, of_music, of_text
+from tiny import of_music, of_text
 
+from harm import fill_disk
+from same_run import assert_same_run, metrics
 from steadygrad import natural
 from steadygrad.natural import NaturalConfig, NaturalResult, loop, run
 from steadygrad.natural.progress import NaturalWords
@@ -157,23 +157,9 @@ def test_a_full_disk_is_told_by_file_and_loses_nothing(
     run(config, directory, progress="none", epochs=2)
     kept = {path.name: path.read_bytes() for path in (directory / files.CHECKPOINTS).iterdir()}
 
-    def full(*arguments: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    class Full(io.FileIO):
-        """A file on a disk that has room for ten bytes more."""
-
-        def write(self, data: Any) -> int:
-            return super().write(data[:10]) if data.startswith(b"{") else full() or 0
-
-    if failing == "checkpoint":
-        monkeypatch.setattr(files.os, "replace", full)
-        what = r"cannot write .*000000051.safetensors: No space left on device"
-    else:
-        opened = lambda path, *_, **__: Full(path, "ab")  # noqa: E731
-        monkeypatch.setattr("steadygrad.training.record.open", opened, raising=False)
-        what = r"cannot write .*metrics.jsonl: No space left on device"
-    with pytest.raises(OSError, match=what):
+    fill_disk(failing, monkeypatch)
+    what = {"checkpoint": "000000051.safetensors", "metrics": "metrics.jsonl"}[failing]
+    with pytest.raises(OSError, match=f"cannot write .*{what}: No space left on device"):
         run(config, directory, progress="none", resume=True)
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in (directory / files.CHECKPOINTS).iterdir()} == kept

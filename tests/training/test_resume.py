@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import random
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
+from harm import kill_at_random_moments
 from same_run import assert_same_run
-
 from steadygrad.training import CheckpointError, RunConfig, checkpoint, files, run
-
-# a server that has imported everything forks a child for each run: a child begins within milliseconds
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["steadygrad.training", "torch._dynamo"])
-OFTEN = {"progress": "none", "resume": True, "checkpoint_seconds": 0.0}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "sgd": {},
@@ -67,27 +59,10 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_weights_bit_for_bit(
 ) -> None:
     config = small.changed(max_updates=900, check_every=50, optimizer="momentum")
     killed = tmp_path / "killed"
-    chance = random.Random(time.time_ns())
-    kills = 0
-    for _ in range(3):
-        before = (killed / files.METRICS).stat().st_size if kills else 0
-        process = CHILDREN.Process(target=run, args=(config, killed), kwargs=OFTEN)
-        process.start()
-        # it is at work once it has written more lines than there were
-        while process.is_alive() and not _longer(killed / files.METRICS, before):
-            time.sleep(0.001)
-        time.sleep(chance.uniform(0, 0.2))
-        process.kill()
-        process.join()
-        kills += process.exitcode == -signal.SIGKILL
-    assert kills > 0
+    kill_at_random_moments(run, config, killed)
     run(config, killed, progress="none", resume=True)
     run(config, tmp_path / "one", progress="none")
     assert_same_run(killed, tmp_path / "one")
-
-
-def _longer(path: Path, than: int) -> bool:
-    return path.exists() and path.stat().st_size > than
 
 
 def test_a_run_stopped_before_its_first_update_is_not_checked_twice(small: RunConfig, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import signal
@@ -13,11 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from same_run import SMALL, assert_same_run, metrics
 
 import steadygrad
+from harm import fill_disk
+from same_run import SMALL, assert_same_run, metrics
 from steadygrad import tasks
-from steadygrad.training import FolderError, Result, RunConfig, evaluate, files, preset, record, run
+from steadygrad.training import FolderError, Result, RunConfig, evaluate, files, preset, run
 from steadygrad.training import success as success_module
 from steadygrad.training.presets import PRESETS
 
@@ -250,22 +250,9 @@ def test_a_full_disk_is_told_by_file_and_loses_nothing(
     run(small, directory, progress="none", max_updates=40)
     kept = {path.name: path.read_bytes() for path in (directory / files.CHECKPOINTS).iterdir()}
 
-    def full(*arguments: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    class Full(io.FileIO):
-        """A file on a disk that has room for ten bytes more."""
-
-        def write(self, data: Any) -> int:
-            return super().write(data[:10]) if data.startswith(b"{") else full() or 0
-
-    if failing == "checkpoint":
-        monkeypatch.setattr(files.os, "replace", full)
-        what = r"cannot write .*000000100.safetensors: No space left on device"
-    else:
-        monkeypatch.setattr(record, "open", lambda path, *_, **__: Full(path, "ab"), raising=False)
-        what = r"cannot write .*metrics.jsonl: No space left on device"
-    with pytest.raises(OSError, match=what) as caught:
+    fill_disk(failing, monkeypatch)
+    what = {"checkpoint": "000000100.safetensors", "metrics": "metrics.jsonl"}[failing]
+    with pytest.raises(OSError, match=f"cannot write .*{what}: No space left on device") as caught:
         run(small, directory, progress="none", resume=True)
     assert caught.value.errno == errno.ENOSPC
     monkeypatch.undo()

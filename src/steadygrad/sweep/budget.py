@@ -133,15 +133,18 @@ FINE: dict[str, Any] = {
 """What the longest lengths need beside `steady`. A change of W_rec acts once in every step, so the steps must be fine; and once
 the loss is near 0 and Adam used to small gradients, the rare large one must not come through. Lengths are drawn from all, so
 to have 1 % wrong at the longest alone takes fewer over all of them."""
+EXACT: dict[str, Any] = {**FINE, "lr_schedule": "1/length", "alpha": 0.1}
+"""What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further comes to rest before them."""
 ORDER = ("temporal-order",)
 
 LONGEST: dict[str, Sequence[Budget]] = {
     "minutes": [Budget(1, FINE, lengths=(500,), tasks=ORDER)],
     "hours": [
         Budget(3, FINE, lengths=(1000, 2000, 5000, 10_000), tasks=ORDER),
-        Budget(
-            3, FINE, lengths=(1000,), tasks=("temporal-order-3bit", "addition", "multiplication", "random-permutation")
-        ),
+        Budget(3, FINE, lengths=(1000,), tasks=("temporal-order-3bit",)),
+        Budget(3, FINE, lengths=(1000, 5000), tasks=("random-permutation",)),
+        Budget(3, EXACT, lengths=(1000, 2000), tasks=("addition",)),
+        Budget(3, EXACT, lengths=(500,), tasks=("multiplication",)),
         Budget(3, {}, lengths=(1000,), tasks=("memorization-5bit", "memorization-20bit")),
     ],
 }

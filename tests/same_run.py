@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {
     "test_sequences": 100,
     "max_updates": 100,
 }
-OF_THE_CLOCK = ("seconds", "updates_per_second")
+OF_THE_CLOCK = ("seconds", "updates_per_second", "tokens_per_second")
 
 
 def metrics(directory: Path) -> list[dict[str, Any]]:
