@@ -126,15 +126,16 @@ FINE: dict[str, Any] = {
     "init": "hold",
     "lr_schedule": "1/length^1.5",
     "threshold": 0.01,
-    "success": 0.001,
+    "success": 0.0002,
     "after_success": "stop",
     "max_updates": 60_000,
 }
 """What the longest lengths need beside `steady`. A change of W_rec acts once in every step, so the steps must be fine; and once
-the loss is near 0 and Adam used to small gradients, the rare large one must not come through. Lengths are drawn from all, so
-to have 1 % wrong at the longest alone takes fewer over all of them."""
-EXACT: dict[str, Any] = {**FINE, "lr_schedule": "1/length", "alpha": 0.1}
-"""What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further comes to rest before them."""
+the loss is near 0 and Adam used to small gradients, the rare large one must not come through. A test draws from
+all lengths, and what is not held for long enough is wrong at the longest alone: 1 % there are some 0.02 % of all."""
+EXACT: dict[str, Any] = {**FINE, "lr_schedule": "1/length", "alpha": 0.1, "success": 0.001}
+"""What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further comes to rest before them.
+They err little more at the longest lengths than at others."""
 ORDER = ("temporal-order",)
 
 LONGEST: dict[str, Sequence[Budget]] = {
