@@ -61,7 +61,7 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
     "lr_schedule": (
         str,
         "NAME",
-        "constant, 1/t, half-when-worse, linear, cosine or, of a task, 1/length, 1/length^2",
+        "constant, 1/t, half-when-worse, linear, cosine or, of a task, 1/length, 1/length^1.5",
     ),
     "alpha_schedule": (str, "NAME", "the same for α, but not by length"),
     "epoch": (int, "N", "updates that make one unit of t in 1/t and half-when-worse"),

@@ -124,7 +124,7 @@ TASKS: dict[str, Budget] = {
 
 FINE: dict[str, Any] = {
     "init": "hold",
-    "lr_schedule": "1/length^2",
+    "lr_schedule": "1/length^1.5",
     "threshold": 0.01,
     "success": 0.0002,
     "after_success": "stop",

@@ -6,7 +6,7 @@
     linear            1 − s,  s = min(1, updates / max_updates)
     cosine            (1 + cos πs)/2
     1/length          min(1, 50 / T),  T the longest length of now                of a rate alone, where lengths may grow
-    1/length^2        min(1, 50 / T)²
+    1/length^1.5      min(1, 50 / T)^1.5
 
 The synthetic tasks draw every sequence anew and have no epochs of their own: an epoch is `epoch` updates.
 
@@ -22,7 +22,7 @@ from ..checks import one_of
 
 SCHEDULES = ("constant", "1/t", "half-when-worse", "linear", "cosine")
 OF_EPOCHS = ("1/t", "half-when-worse")
-OF_LENGTH = {"1/length": 1, "1/length^2": 2}
+OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}
 """Name to power."""
 SHORT = 50
 
