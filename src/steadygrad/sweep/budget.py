@@ -133,18 +133,20 @@ FINE: dict[str, Any] = {
 """What the longest lengths need beside `steady`. A change of W_rec acts once in every step, so the steps must be fine; and once
 the loss is near 0 and Adam used to small gradients, the rare large one must not come through. A test draws from
 all lengths, and what is not held for long enough is wrong at the longest alone: 1 % there are some 0.02 % of all."""
-EXACT: dict[str, Any] = {**FINE, "lr_schedule": "1/length", "alpha": 0.1, "success": 0.001}
+REACH: dict[str, Any] = {**FINE, "success": 0.01}
+"""As far as the paper's own success reaches: 1 % wrong over all lengths."""
+EXACT: dict[str, Any] = {**FINE, "lr_schedule": "1/length", "alpha": 0.1, "success": 0.0025}
 """What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further comes to rest before them.
-They err little more at the longest lengths than at others."""
+The longest err only some four times as often as all."""
 ORDER = ("temporal-order",)
 
 LONGEST: dict[str, Sequence[Budget]] = {
     "minutes": [Budget(1, FINE, lengths=(500,), tasks=ORDER)],
     "hours": [
-        Budget(3, FINE, lengths=(1000, 2000, 5000, 10_000), tasks=ORDER),
-        Budget(3, FINE, lengths=(1000,), tasks=("temporal-order-3bit",)),
-        Budget(3, FINE, lengths=(1000, 5000), tasks=("random-permutation",)),
-        Budget(3, EXACT, lengths=(1000, 2000), tasks=("addition",)),
+        Budget(3, FINE, lengths=(1000, 2000), tasks=ORDER),
+        Budget(3, REACH, lengths=(5000,), tasks=ORDER),
+        Budget(3, FINE, lengths=(1000,), tasks=("temporal-order-3bit", "random-permutation")),
+        Budget(3, EXACT, lengths=(1000,), tasks=("addition",)),
         Budget(3, EXACT, lengths=(500,), tasks=("multiplication",)),
         Budget(3, {}, lengths=(1000,), tasks=("memorization-5bit", "memorization-20bit")),
     ],
