@@ -133,8 +133,8 @@ def _longest(records: list[Record]) -> list[str]:
         "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
         "`hold` (W_rec the identity, inputs above 0); its rate falls as the lengths grow, by their power 1.5; gradients are "
         "clipped to a norm of 0.01; and it stops when at most 0.02 % are wrong over all lengths, for the longest alone err "
-        "more often (50–5000: at 1 %). Sums and products have α 0.1 and a rate that falls as 1/length, and stop at 0.25 %. "
-        "Memorization is as in the table of the tasks.\n"
+        "more often (50–5000: at 1 %). Sums and products have α 0.1 and a rate that falls as 1/length, and stop at 0.1 % "
+        "and 0.25 %. Memorization is as in the table of the tasks.\n"
     )
     return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
 
