@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from same_run import SMALL
 
+from same_run import SMALL
 from steadygrad.training import RunConfig
 
 

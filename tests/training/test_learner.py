@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from same_run import SMALL
 
+from same_run import SMALL
 from steadygrad.rnn.layer import RNN
 from steadygrad.training import RunConfig
 from steadygrad.training import learner as module

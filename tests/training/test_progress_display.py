@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from same_run import metrics
 
+from same_run import metrics
 from steadygrad.training import Network, RunConfig, run
 from steadygrad.training.board import heat_map
 from steadygrad.training.flow_snapshot import LAGS, look
