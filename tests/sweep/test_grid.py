@@ -123,7 +123,7 @@ def test_tasks_and_ablation_are_every_task_as_the_paper_trains_it() -> None:
         assert {cell.config.length for cell in mine} == expected
         seeds = Counter((cell.preset, cell.config.algorithm) for cell in mine)
         solving = 8 if task == "random-permutation" else 5
-        rows = {("paper", "sgd-cr"): 1, ("steady", "sgd-c"): 2, ("steady", "sgd-r"): 2, ("steady", "sgd-cr"): solving}
+        rows = {("paper", "sgd-cr"): 1, ("steady", "sgd-c"): 3, ("steady", "sgd-r"): 3, ("steady", "sgd-cr"): solving}
         assert seeds == {row: number * len(expected) for row, number in rows.items()}
         shorter = [cell for cell in mine if (cell.preset, cell.config.algorithm) != ("steady", "sgd-cr")]
         assert {cell.config.max_updates for cell in shorter} == {size.of["paper"]["max_updates"]}

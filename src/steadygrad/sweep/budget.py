@@ -117,7 +117,7 @@ TASKS: dict[str, Budget] = {
         ablations=("sgd-c", "sgd-r"),
         permutation_seeds=8,
         of=SHORTER,
-        fewer={"paper": 1, "ablation": 2},
+        fewer={"paper": 1, "ablation": 3},
     ),
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper", "steady"), MEMORIZATION),
 }
