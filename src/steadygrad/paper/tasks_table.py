@@ -16,6 +16,7 @@ from typing import Any
 
 from steadygrad.sweep.success import SuccessRate
 from steadygrad.tasks import names
+from steadygrad.training.config import RunConfig
 
 CLAIMS = {
     "temporal-order": "100 % with one model for 50–200; generalises up to 400 steps",
@@ -51,6 +52,7 @@ class Row:
         errors: by length, the errors of the seeds that succeeded.
         failed: how many cells came to no result.
         limit: the updates after which the others gave up.
+        allowed: the share that may be wrong where a run counts as solved; of several, the largest.
     """
 
     task: str
@@ -63,6 +65,7 @@ class Row:
     errors: Mapping[int, list[float]] = field(default_factory=dict)
     failed: int = 0
     limit: int = 0
+    allowed: float = RunConfig.success
 
     @property
     def label(self) -> str:
@@ -119,4 +122,5 @@ def _row(task: str, length: tuple[int, int], preset: str, algorithm: str, record
         dict(sorted(errors.items())),
         len(records) - len(ended),
         max(gave_up, default=0),
+        max(record.get("config", {}).get("success", RunConfig.success) for record in records),
     )

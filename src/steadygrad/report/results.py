@@ -131,10 +131,9 @@ def _longest(records: list[Record]) -> list[str]:
         return [title, NOT_RUN.format("steadygrad sweep longest --out runs/longest --records results") + "\n"]
     about = (
         "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
-        "`hold` (W_rec the identity, inputs above 0); its rate falls as the lengths grow, by their power 1.5; gradients are "
-        "clipped to a norm of 0.01; and it stops when at most 0.02 % are wrong over all lengths, for the longest alone err "
-        "more often (50–5000: at 1 %). Sums and products have α 0.1 and a rate that falls as 1/length, and stop at 0.1 % "
-        "and 0.25 %. Memorization is as in the table of the tasks.\n"
+        "`hold` (W_rec the identity, inputs above 0), its rate falls as the lengths grow, gradients are clipped to a small "
+        "norm, and α is smaller for sums and products. It stops once no more are wrong than may be; that is over all "
+        "lengths, so the longest alone may err more often. Memorization is as in the table of the tasks.\n"
     )
     return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
 

@@ -50,8 +50,10 @@ def longest(records: Sequence[Record]) -> Table:
     body = []
     for row in rows(records):
         high = row.length[1]
-        body.append([*_what(row), *_how(row), _errors(row.errors.get(high)), _errors(row.errors.get(2 * high))])
-    header = ["task", "lengths", "settings", "solved", "updates", "minutes", "error at the longest", "at twice that"]
+        errors = (_errors(row.errors.get(length)) for length in (high, 2 * high))
+        body.append([*_what(row), percent(row.allowed), *_how(row), *errors])
+    found = ["solved", "updates", "minutes", "error at the longest", "at twice that"]
+    header = ["task", "lengths", "settings", "may be wrong", *found]
     return Table(header, body, text=3)
 
 
