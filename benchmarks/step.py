@@ -24,7 +24,7 @@ import tokens
 from clock import in_turn, once, quickest
 from memory import peak_bytes
 from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
-from steadygrad.rnn import native
+from steadygrad.recurrence import native
 
 
 def products_at_peak(size: Size) -> float:

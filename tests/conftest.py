@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import steadygrad as sg
-from steadygrad.rnn import native
+from steadygrad.recurrence import native
 
 # Each folder may have a conftest.py. They hold no examples, and as modules to look for some in they would share one name.
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
@@ -136,7 +136,7 @@ def _printed_omega(
         sender, receiver = (k, k + 1) if reverse else (k + 1, k)
         if lengths is not None and max(sender, receiver) >= int(lengths[b]):
             continue
-        if leak == 0 and convention == "paper":  # the state is x: x_{k+1} = W σ(x_k) + …
+        if leak == 0 and convention != "program":  # the state is x: x_{k+1} = W σ(x_k) + …
             jacobian = weight @ torch.diag(slope[receiver, b])
         else:  # the state is h: h_{k+1} = λ h_k + (1 − λ) σ(W h_k + …)
             jacobian = leak * torch.eye(units).to(weight) + (1 - leak) * torch.diag(slope[sender, b]) @ weight

@@ -32,7 +32,7 @@ class BruteForce:
     """norms, ratios, omega, active and horizon of one layer and direction, number by number."""
 
     def __init__(self, cell: CellErrors, rnn: sg.RNN, reverse: bool, lengths: Tensor | None) -> None:
-        plain = rnn.leak == 0 and rnn.omega == "paper"
+        plain = rnn.leak == 0 and rnn.omega != "program"
         errors = cell.error_before if plain else cell.error_after
         steps, batch, units = errors.shape
         long = [steps] * batch if lengths is None else [int(each) for each in lengths]
@@ -58,7 +58,7 @@ class BruteForce:
                 if float(error.norm()) ** 2 >= 1e-20 and float(back.norm()) > 0:
                     seen.append(float(back.norm() / error.norm()))
             self.ratios.append(sum(seen) / len(seen) if seen else math.nan)
-            terms += [((ratio**2 if rnn.omega == "program" else ratio) - 1) ** 2 for ratio in seen]
+            terms += [((ratio**2 if rnn.omega != "paper" else ratio) - 1) ** 2 for ratio in seen]
         self.omega = sum(terms) / len(terms) if terms else 0.0
         self.active = len(terms) / max(pairs, 1)
         # From the step the error comes from, as long as more than a hundredth of it is left.
@@ -86,6 +86,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "sigmoid": {"nonlinearity": "sigmoid"},
     "relu": {"nonlinearity": "relu"},
+    "proceedings": {"omega": "proceedings"},
     "program": {"omega": "program"},
     "leaky": {"leak": 0.3},
     "leaky-program": {"leak": 0.3, "omega": "program"},

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from steadygrad import init
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 
 WRONG: Any = torch.ones(2)
 ROWS: Any = "rows"

@@ -21,7 +21,7 @@ SIGMA: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "identity": lambda x: x * 1,
 }
-CONVENTIONS = ("paper", "program")
+CONVENTIONS = ("paper", "proceedings", "program")
 LEAKS = (0.0, 0.3)
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .clip import nonfinite_parameters as nonfinite_parameters
     from .flow import GradientFlow as GradientFlow
     from .regularizer import omega as omega
-    from .rnn.layer import RNN as RNN
-    from .rnn.state import LearnedState as LearnedState
+    from .layers.rnn import RNN as RNN
+    from .layers.learned_state import LearnedState as LearnedState
 
 __version__ = "0.1.0"
 
@@ -43,8 +43,8 @@ _HOME = {
     "nonfinite_parameters": "clip",
     "GradientFlow": "flow",
     "omega": "regularizer",
-    "RNN": "rnn.layer",
-    "LearnedState": "rnn.state",
+    "RNN": "layers.rnn",
+    "LearnedState": "layers.learned_state",
 }
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from . import regularizer
-from .rnn.options import Options
+from .recurrence.options import Options
 
 _T = TypeVar("_T")
 

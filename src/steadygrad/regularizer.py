@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from . import checks
-from .rnn import nonlinearity as nonlinearities
+from .recurrence import nonlinearity as nonlinearities
 
-CONVENTIONS = ("paper", "program")
+CONVENTIONS = ("paper", "proceedings", "program")
 ACTIVE = 1e-20
 """A pair counts where the squared norm of its error is at least this."""
 
@@ -38,7 +38,7 @@ def ratios(error_sq: Tensor, back_sq: Tensor) -> tuple[Tensor, Tensor]:
 def value(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
     """Ω from squared norms: the mean over active pairs, 0 where there is none."""
     ratio, active = ratios(error_sq, back_sq)
-    if convention == "program":
+    if convention != "paper":
         ratio = ratio.square()
     return (ratio - 1).square().sum() / active.sum().clamp(min=1)
 
@@ -46,7 +46,7 @@ def value(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
 def factors(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
     """c_k / N of every pair, 0 where it is not active."""
     ratio, active = ratios(error_sq, back_sq)
-    c = 4 * (ratio.square() - 1) / error_sq if convention == "program" else 2 * (ratio - 1) / (error_sq * ratio)
+    c = 2 * (ratio - 1) / (error_sq * ratio) if convention == "paper" else 4 * (ratio.square() - 1) / error_sq
     return torch.where(active, c, 0.0) / active.sum().clamp(min=1)
 
 
@@ -71,7 +71,7 @@ def omega(
         nonlinearity: 'tanh', 'relu', 'sigmoid' or 'identity'.
         leak: λ of leaky units, in [0, 1).
         lengths: [B], how many steps of each sequence are real; the others never count.
-        convention: 'paper' or 'program'.
+        convention: 'paper', 'proceedings' or 'program'.
 
     Returns:
         Ω as a scalar and ∂⁺Ω/∂W_rec as [H, H]. Both are 0 where no pair is active.
@@ -99,7 +99,7 @@ def omega(
         checks.lengths(lengths, steps, batch)
 
     later = errors[1:]
-    if leak == 0 and convention == "paper":
+    if leak == 0 and convention != "program":
         left, slope = later, sigma.slope(hidden[:-1])
         v = slope * (later @ weight_hh)
         right = slope * v

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 
 SIGMA: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from steadygrad.analysis import fixed_points
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 
 F64 = torch.float64
 

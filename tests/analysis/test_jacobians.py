@@ -10,7 +10,7 @@ from torch import nn
 
 from steadygrad.analysis import jacobian_norms
 from steadygrad.analysis.sigma import slope
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 
 CASES = [
     ("tanh", "x", 0.0),

@@ -10,7 +10,7 @@ from torch import nn
 
 from steadygrad.analysis import jacobian_norms, lyapunov_from_jacobians, lyapunov_spectrum
 from steadygrad.analysis.trajectory import run
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 
 F64 = torch.float64
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import steadygrad as sg
-from steadygrad.rnn import native
+from steadygrad.recurrence import native
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = (".so", ".dylib", ".dll")
@@ -23,7 +23,7 @@ PIP = ("--no-index", "--no-build-isolation", "--no-deps", "--verbose", "--wheel-
 
 USE_IT = """
 import torch, steadygrad as sg
-from steadygrad.rnn import native
+from steadygrad.recurrence import native
 assert native.library() is None and native.instruction_set() is None, native.library()
 rnn = sg.RNN(3, 5, alpha=0.5)
 rnn(torch.randn(6, 2, 3))[0][-1].sum().backward()
@@ -55,7 +55,7 @@ def test_a_wheel_is_built_without_a_compiler_and_works(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path / "installed")
-    assert "steadygrad/rnn/layer.py" in names
+    assert "steadygrad/layers/rnn.py" in names
     assert "steadygrad/kernel/recurrence.cpp" in names  # so that it can be built later
     assert not [name for name in names if name.endswith(LIBRARIES)]
 

@@ -12,7 +12,7 @@ from tiny import of_music, of_text
 from steadygrad.natural import NaturalConfig
 from steadygrad.natural.corpus import open_corpus
 from steadygrad.natural.learner import Learner
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 from steadygrad.training.descent import Diverged
 
 

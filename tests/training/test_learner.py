@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from same_run import SMALL
-from steadygrad.rnn.layer import RNN
+from steadygrad.layers.rnn import RNN
 from steadygrad.training import RunConfig
 from steadygrad.training import learner as module
 from steadygrad.training.learner import Diverged, Learner

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..rnn.nonlinearity import get
+from ..recurrence.nonlinearity import get
 
 
 def largest_slope(nonlinearity: str) -> float:

@@ -57,7 +57,7 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
     "threshold": (threshold, "X", "norm above which the gradient is clipped, or auto"),
     "nonfinite": (str, "NAME", "where the gradient is not finite: skip, shrink or raise"),
     "alpha": (float, "X", "factor of Ω"),
-    "omega": (str, "NAME", "Ω of the paper, or of its authors' program"),
+    "omega": (str, "NAME", "Ω of the paper, of its final edition (proceedings), or of its authors' program (program)"),
     "lr_schedule": (
         str,
         "NAME",

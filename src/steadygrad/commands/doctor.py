@@ -69,7 +69,7 @@ def _backend() -> list[str]:
 
     import torch
 
-    from ..rnn import native
+    from ..recurrence import native
 
     isa = native.instruction_set()
     kernel = (

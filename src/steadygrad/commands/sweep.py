@@ -49,7 +49,7 @@ def add(subparsers: Any) -> None:
         "--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each"
     )
     axes.add_argument("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
-    axes.add_argument("--preset", metavar="LIST", help="of paper, program, steady (steady)")
+    axes.add_argument("--preset", metavar="LIST", help="of paper, proceedings, program, steady (steady)")
     axes.add_argument("--init", metavar="LIST", help="of basic_tanh, smart_tanh, sigmoid, orthogonal, identity")
     axes.add_argument(
         "--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400"

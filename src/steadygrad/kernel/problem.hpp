@@ -1,4 +1,4 @@
-// What one call of the kernel works on. The C ABI of the library: mirrored field by field in rnn/native.py.
+// What one call of the kernel works on. The C ABI of the library: mirrored field by field in recurrence/native.py.
 //
 // Letters, as in the Python code: T steps, B sequences, H units, I inputs; everything row-major and contiguous.
 //   a_k = W_ih x_k + W_hh h_{k-1} + b        h_k = leak h_{k-1} + (1 - leak) s(a_k)
@@ -8,7 +8,7 @@
 namespace steadygrad {
 
 enum Nonlinearity : int32_t { kTanh = 0, kRelu = 1, kSigmoid = 2, kIdentity = 3 };
-enum Convention : int32_t { kPaper = 0, kProgram = 1 };
+enum Convention : int32_t { kPaper = 0, kProgram = 1, kProceedings = 2 };
 
 struct Problem {
   // shapes and options

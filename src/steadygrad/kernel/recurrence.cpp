@@ -34,7 +34,7 @@ int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p) - 1) / c
 // With the loss at the last step alone, all of an error is what arrived: v_k is the error of step k - 1, and u_k need not be
 // stored beside it.
 bool errors_tell(const Problem& p) {
-  return p.leak == 0 && p.convention == kPaper && !p.grad_output && !(p.clip_error < 1e300);
+  return p.leak == 0 && p.convention != kProgram && !p.grad_output && !(p.clip_error < 1e300);
 }
 
 // Layers above this lay out the errors block by block before their outer products (product.hpp).
@@ -251,7 +251,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
       for (int64_t j = 0; j < H; j += kWidth<T>) store_row(grad_h0 + (slice.first + r) * H, load(carry + r * P + j), j, H);
 }
 
-// Omega_k = (q_k - 1)^2, q_k = |v_k| / |error_k| (paper) or its square (program); factor_k = alpha / N * c_k, where
+// Omega_k = (q_k - 1)^2, q_k = |v_k| / |error_k| (paper) or its square (proceedings, program); factor_k = alpha / N * c_k, where
 // c_k error_k u_k^T is the derivative: c = 2 (q - 1) / (q |error|^2), or 4 (q - 1) / |error|^2. A pair is active where
 // |error|^2 >= 1e-20 and v is not 0. Written without branches, so that it is computed a vector at a time.
 bool is_active(double error_sq, double back_sq) { return (error_sq >= 1e-20) & (back_sq > 0); }

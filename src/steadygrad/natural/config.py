@@ -34,7 +34,7 @@ class NaturalConfig(Settings):
         threshold: the norm above which the gradient is clipped, or 'auto'.
         nonfinite: what the clipper does where the gradient is not finite: 'skip' (None), 'shrink' or 'raise'. A run
             without clipping ends there.
-        alpha, omega: the factor of Ω, and its convention, 'paper' or 'program'.
+        alpha, omega: the factor of Ω, and its convention, 'paper', 'proceedings' or 'program'.
         lr_schedule, alpha_schedule: a name of schedule.py. Its t counts epochs, and `epochs` is where it ends.
         epochs, max_seconds: where to stop.
         patience: stop after so many epochs without a better validation; None is never.

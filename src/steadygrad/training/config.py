@@ -34,7 +34,7 @@ class RunConfig(Settings):
         threshold: the norm above which the gradient is clipped, or 'auto'.
         nonfinite: what the clipper does where the gradient is not finite: 'skip' (None), 'shrink' or 'raise'. A run
             without clipping ends there.
-        alpha, omega: the factor of Ω, and its convention, 'paper' or 'program'.
+        alpha, omega: the factor of Ω, and its convention, 'paper', 'proceedings' or 'program'.
         lr_schedule, alpha_schedule: a name of schedule.py, and `epoch`, the updates that make one unit of its t.
         curriculum: lengths to begin with, or None for `length` from the start; then they grow by the factor `growth`
             whenever the mean loss of the last `patience` updates is below `curriculum_loss`.

@@ -12,8 +12,8 @@ from typing import Any
 
 from .. import checks, init
 from ..regularizer import CONVENTIONS
-from ..rnn.nonlinearity import NONLINEARITIES
-from ..rnn.recurrence import BACKENDS
+from ..recurrence.nonlinearity import NONLINEARITIES
+from ..recurrence.run import BACKENDS
 from .optimizer import OPTIMIZERS, USUAL_MOMENTUM
 from .schedule import SCHEDULES
 from .settings import Settings

@@ -18,7 +18,7 @@ import torch
 
 from ..eigen import eigenvalues
 from ..flow import CellFlow
-from ..rnn.layer import RNN
+from ..layers.rnn import RNN
 from .network import Network
 
 LAGS = 200

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import init, tasks
-from ..rnn.layer import RNN
+from ..layers.rnn import RNN
 from .config import ConfigError, RunConfig
 
 

@@ -37,7 +37,7 @@ def layers(draw: st.DrawFn) -> dict[str, Any]:
         "batch_first": draw(st.booleans()),
         "bidirectional": draw(st.booleans()),
         "leak": draw(st.sampled_from([0.0, 0.4])),
-        "omega": draw(st.sampled_from(["paper", "program"])),
+        "omega": draw(st.sampled_from(["paper", "proceedings", "program"])),
     }
 
 

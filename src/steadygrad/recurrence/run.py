@@ -1,6 +1,6 @@
 """One signature for the recurrence of one layer and direction, and the choice of who computes it.
 
-reference   an autograd loop: the oracle (reference.py)
+reference   an autograd loop: (oracle.py): what the others are tested against
 torch       forward and backward by hand in torch operations (bptt.py)
 native      the same in the C++ kernel (native.py): CPU, float32 and float64
 auto        native where it is built and quicker, else torch
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..flow import Recorder
-from . import bptt, native, op, reference
+from . import bptt, native, op, oracle
 from .options import Given, Gradients, Options, Saved, Wanted
 
 BACKENDS = ("auto", "reference", "torch", "native")
@@ -61,7 +61,7 @@ def run(
     _check_fit(given)
     chosen = choose(backend, given.weight_hh)
     if chosen == "reference":
-        return reference.run(given, options, recorder)
+        return oracle.run(given, options, recorder)
     if torch.compiler.is_compiling():
         return op.run(given, options, recorder, chosen)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input

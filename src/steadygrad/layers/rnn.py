@@ -16,10 +16,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from .. import checks
 from ..flow import GradientFlow, Recorder
+from ..recurrence import run as recurrence
+from ..recurrence.nonlinearity import NONLINEARITIES
+from ..recurrence.options import Given, Options
 from ..regularizer import CONVENTIONS
-from . import recurrence
-from .nonlinearity import NONLINEARITIES
-from .options import Given, Options
 
 
 class RNN(torch.nn.Module):
@@ -32,7 +32,8 @@ class RNN(torch.nn.Module):
         input_size, hidden_size, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional: as in torch.nn.RNN;
             `nonlinearity` may also be 'sigmoid' or 'identity'.
         alpha: the factor of Ω, at least 0. An attribute: change it between steps for a schedule.
-        omega: 'paper' for the formula as printed, 'program' for what the authors' program computes (regularizer.py).
+        omega: 'paper' for the formula as printed, 'proceedings' for that of the final edition (squared norms), 'program' for
+            what the authors' program computes (regularizer.py).
         leak: λ of leaky units, in [0, 1); 0 are plain units.
         clip_error: Mikolov's rule: each entry of the error is clipped to [−c, c] at every step on the way back.
         backend: 'auto', 'reference', 'torch' or 'native' (recurrence.py). 'native' is for float32 and float64 on the CPU;

@@ -20,7 +20,7 @@ from .options import Given, Gradients, Options, Saved, Wanted
 
 _SUFFIXES = (".so", ".dylib", ".dll")
 _NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}
-_CONVENTIONS = {"paper": 0, "program": 1}
+_CONVENTIONS = {"paper": 0, "program": 1, "proceedings": 2}
 _TOKEN_OUT_OF_RANGE, _NO_MEMORY = 1, 2
 
 HOW_TO_GET_IT = (

@@ -13,7 +13,7 @@ import pytest
 import torch
 from recurrent_cases import CASES, SINGLE, Case, computed
 
-from steadygrad.rnn import native
+from steadygrad.recurrence import native
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the C++ kernel is not built")
 SUITE = Path(__file__).with_name("test_gradients_agree.py")

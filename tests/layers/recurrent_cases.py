@@ -58,7 +58,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "nonlinearity": ("tanh", "relu", "sigmoid", "identity"),
     "leak": (0.0, 0.3),
     "packed": (False, True),
-    "omega": ("paper", "program"),
+    "omega": ("paper", "proceedings", "program"),
     "clip_error": (None, 0.05),
     "tokens": (False, True),
     "bias": (True, False),

@@ -22,7 +22,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"num_layers": True}, "num_layers must be a whole number of at least 1, not True"),
     ({"nonlinearity": "tahn"}, "nonlinearity must be one of .*, not 'tahn' .did you mean 'tanh'?"),
     ({"nonlinearity": "gelu"}, "nonlinearity must be one of 'tanh', 'relu', 'sigmoid', 'identity', not 'gelu'"),
-    ({"omega": "papers"}, "omega must be one of 'paper', 'program', not 'papers' .did you mean 'paper'?"),
+    ({"omega": "papers"}, "omega must be one of 'paper', 'proceedings', 'program', not 'papers' .did you mean 'paper'?"),
     ({"backend": "nativ"}, "backend must be one of .*, not 'nativ' .did you mean 'native'?"),
     ({"alpha": -0.1}, "alpha must be a finite number of at least 0, not -0.1"),
     ({"alpha": math.nan}, "alpha must be a finite number of at least 0, not nan"),

@@ -1,6 +1,6 @@
 """What the backends are handed and what they hand back: plain records, no behaviour.
 
-Letters used in all of rnn/: T steps, B sequences, H units, I inputs; time runs along the first axis.
+Letters used in all of recurrence/: T steps, B sequences, H units, I inputs; time runs along the first axis.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Options(NamedTuple):
-    """How one layer and direction computes; checked where it is made (layer.py)."""
+    """How one layer and direction computes; checked where it is made (layers/)."""
 
     nonlinearity: str = "tanh"
     leak: float = 0.0
@@ -19,11 +19,18 @@ class Options(NamedTuple):
     alpha: float = 0.0
     convention: str = "paper"
     clip_error: float | None = None
+    mode: str = "RNN"
+    """'RNN', 'GRU' or 'LSTM'. `nonlinearity` and `leak` are the plain cell's alone."""
 
     @property
     def state_is_after(self) -> bool:
         """Whether the state whose error is measured is h, after the nonlinearity, or x, before it."""
-        return self.leak > 0 or self.convention == "program"
+        return self.leak > 0 or self.convention == "program" or self.mode != "RNN"
+
+    @property
+    def squared(self) -> bool:
+        """Whether Ω compares squared norms."""
+        return self.convention != "paper"
 
 
 class Given(NamedTuple):

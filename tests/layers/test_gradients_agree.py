@@ -11,7 +11,7 @@ import torch
 from recurrent_cases import CASES, CHOICES, SINGLE, Case, computed, distance
 from torch import Tensor
 
-from steadygrad.rnn import native
+from steadygrad.recurrence import native
 
 # float64 keeps 16 digits; 50 steps of sums over at most 67 units lose three or four of them. The rest is margin.
 RELATIVE = 1e-9

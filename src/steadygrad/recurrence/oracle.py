@@ -116,7 +116,7 @@ class _Tape:
             back, error = self.arriving(step, weight)
             active = (error**2 >= ACTIVE) & (back > 0) & self.running[step] & self.running[step - 1]
             ratio = back[active] / error[active]
-            if self.options.convention == "program":
+            if self.options.squared:
                 ratio = ratio**2
             total = total + ((ratio - 1) ** 2).sum()
             active_pairs += int(active.sum())
