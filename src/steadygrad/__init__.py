@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from .clip import nonfinite_parameters as nonfinite_parameters
     from .flow import GradientFlow as GradientFlow
     from .regularizer import omega as omega
-    from .layers.rnn import RNN as RNN
+    from .layers.gru import GRU as GRU
     from .layers.learned_state import LearnedState as LearnedState
+    from .layers.lstm import LSTM as LSTM
+    from .layers.rnn import RNN as RNN
 
 __version__ = "0.1.0"
 
@@ -43,6 +45,8 @@ _HOME = {
     "nonfinite_parameters": "clip",
     "GradientFlow": "flow",
     "omega": "regularizer",
+    "GRU": "layers.gru",
+    "LSTM": "layers.lstm",
     "RNN": "layers.rnn",
     "LearnedState": "layers.learned_state",
 }

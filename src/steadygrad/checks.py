@@ -1,6 +1,7 @@
 """What an argument must be, said in one sentence: its name, what is allowed, and what came.
 
-Every public function checks its arguments here, before it changes anything.
+Every public function checks its arguments here, before it changes anything. Where torch raises TypeError or RuntimeError for the
+same mistake, what is raised here is that and a ValueError: code that catches either works.
 """
 
 from __future__ import annotations
@@ -11,6 +12,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
+
+
+class WrongTypeError(ValueError, TypeError):
+    """An argument of the wrong type."""
+
+
+class WrongInputError(ValueError, RuntimeError):
+    """A tensor that does not fit the layer."""
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value`, if it is True or False.
+
+    >>> flag("bias", "False")
+    Traceback (most recent call last):
+    steadygrad.checks.WrongTypeError: bias must be True or False, not 'False'
+    """
+    if not isinstance(value, bool):
+        raise WrongTypeError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
@@ -43,11 +64,13 @@ def number(
     Traceback (most recent call last):
     ValueError: leak must be a number in [0, 1), not 1.0
     """
-    bad = isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
+    wrong_type = isinstance(value, bool) or not isinstance(value, (int, float))
+    bad = wrong_type or not math.isfinite(value)
     if not bad:
         bad = value < low or value > high or (open_low and value == low) or (open_high and value == high)
     if bad:
-        raise ValueError(f"{name} must be {_interval(low, high, open_low, open_high)}, not {value!r}")
+        error = WrongTypeError if wrong_type else ValueError
+        raise error(f"{name} must be {_interval(low, high, open_low, open_high)}, not {value!r}")
     return float(value)
 
 
@@ -58,8 +81,10 @@ def whole(name: str, value: Any, *, low: int = 1) -> int:
     Traceback (most recent call last):
     ValueError: hidden_size must be a whole number of at least 1, not 0
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise ValueError(f"{name} must be a whole number of at least {low}, not {value!r}")
+    wrong_type = isinstance(value, bool) or not isinstance(value, int)
+    if wrong_type or value < low:
+        error = WrongTypeError if wrong_type else ValueError
+        raise error(f"{name} must be a whole number of at least {low}, not {value!r}")
     return value
 
 

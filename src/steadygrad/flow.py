@@ -3,6 +3,7 @@
     norms_k  = mean over the batch of ‖error of step k‖        the error is ∂E/∂x_k (∂E/∂h_k for leaky units or "program")
     ratios_k = mean over active pairs of ‖v_k‖ / ‖error_{k+1}‖ how much of its norm the error keeps from step k+1 to k
     horizon  = the largest n with the product of the last n ratios above 1 %
+    growth   = the largest product of the last n ratios, over all n: how much the error grew on its way back, at least 1
 
 Ratios are about the way through time alone: with a loss at every step the norms are topped up on the way, the ratios not.
 The squared norms are kept as they came, [2, T, B]; everything else is worked out when it is asked for.
@@ -14,7 +15,7 @@ import itertools
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -26,6 +27,19 @@ _T = TypeVar("_T")
 
 KEPT = 0.01
 """The share of its norm below which the error counts as gone (`horizon`)."""
+GROWN = 10.0
+"""From this growth on, a flow says that its error grows."""
+
+
+class Fault(NamedTuple):
+    """Where a value was first not finite: in the forward pass, or, if that was sound, on the way back."""
+
+    what: str
+    """'input', 'state' or 'error'."""
+    step: int
+
+    def __str__(self) -> str:
+        return f"not finite: the {self.what} of step {self.step}"
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,8 @@ class CellFlow:
     options: Options
     lengths: Tensor | None = None
     """[B], where the sequences were padded."""
+    fault: Fault | None = None
+    """Where a value was first not finite; None where all were. `omega` is then NaN, `active` and `horizon` 0."""
 
     @property
     def norms(self) -> Tensor:
@@ -49,46 +65,60 @@ class CellFlow:
     @property
     def ratios(self) -> Tensor:
         """[T − 1]: entry k is the mean of ‖v_k‖ / ‖error_{k+1}‖ over active pairs; NaN where no pair is active."""
-        ratio, active = regularizer.ratios(*self._pairs())
+        ratio, active = (self._later(each) for each in regularizer.ratios(*self.measured, self.options.convention))
         return (ratio * active).sum(1) / active.sum(1)
 
     @property
     def omega(self) -> float:
-        """Ω: 0 where the error keeps its norm, or where there is no error at all."""
-        return regularizer.value(*self._pairs(), self.options.convention).item()
+        """Ω: 0 where the error keeps its norm, or where there is no error at all; NaN where an error is not finite."""
+        return regularizer.value(*self.measured, self.options.convention).item()
 
     @property
     def active(self) -> float:
         """The share of (step, sequence) pairs that Ω saw. Padded steps are no pairs."""
-        _, active = regularizer.ratios(*self._pairs())
+        _, active = regularizer.ratios(*self.measured, self.options.convention)
         return (active.sum() / self._running()[1:].sum().clamp(min=1)).item()
 
     @property
     def horizon(self) -> int:
         """How many steps back the error keeps more than 1 % of its norm, counted from the last step that has one."""
+        return int((self._left() > KEPT).long().cumprod(0).sum())
+
+    @property
+    def growth(self) -> float:
+        """How many times larger the error became on its way back, at most: 1 where it never grew, infinite at a fault."""
+        if self.fault is not None:
+            return torch.inf
+        return max(1.0, float(self._left().amax())) if len(self._left()) else 1.0
+
+    def _left(self) -> Tensor:
+        """The share of the error that is left 1, 2, … steps back, from the last step that has one."""
         ratios = self.ratios if self.options.reverse else self.ratios.flip(0)
         seen = torch.nonzero(~ratios.isnan()).flatten()
-        if len(seen) == 0:
-            return 0
-        left = ratios[int(seen[0]) :].nan_to_num(0.0).log().cumsum(0).exp() > KEPT
-        return int(left.long().cumprod(0).sum())
+        return ratios[int(seen[0]) :].nan_to_num(0.0).log().cumsum(0).exp() if len(seen) else ratios[:0]
 
     def _running(self) -> Tensor:
         _, steps, batch = self.measured.shape
         lengths = torch.full((batch,), steps) if self.lengths is None else self.lengths
         return torch.arange(steps, device=lengths.device).unsqueeze(1) < lengths
 
-    def _pairs(self) -> tuple[Tensor, Tensor]:
+    def _later(self, of_steps: Tensor) -> Tensor:
         # What travels between steps k and k+1 is stored with the one that sends it: the later, or in reverse the earlier.
-        kept = self.measured[:, :-1] if self.options.reverse else self.measured[:, 1:]
-        return kept[0], kept[1]
+        return of_steps[:-1] if self.options.reverse else of_steps[1:]
+
+    def __str__(self) -> str:
+        steps = self.measured.shape[1]
+        if self.fault is not None:
+            return f"{self.name}: {steps} steps, {self.fault}"
+        grown = f", error grows {self.growth:.3g}-fold" if self.growth > GROWN else ""
+        return f"{self.name}: {steps} steps, Ω {self.omega:.4g} over {self.active:.0%} of pairs, horizon {self.horizon}{grown}"
 
 
 class GradientFlow(Sequence[CellFlow]):
     """The flow of every layer and direction, in the order of the layer's parameters.
 
-    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active` and `.horizon` are all of them at once, along
-    a leading axis; with a single layer and direction that axis is dropped.
+    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active`, `.horizon` and `.growth` are all of them at once,
+    along a leading axis; with a single layer and direction that axis is dropped. Before the first backward pass it is empty.
 
     Example:
         >>> import torch, steadygrad as sg
@@ -135,21 +165,26 @@ class GradientFlow(Sequence[CellFlow]):
     def horizon(self) -> int | list[int]:
         return _single([cell.horizon for cell in self])
 
+    @property
+    def growth(self) -> float | list[float]:
+        return _single([cell.growth for cell in self])
+
     def __repr__(self) -> str:
-        lines = [
-            f"{cell.name}: {cell.measured.shape[1]} steps, Ω {cell.omega:.4g} over {cell.active:.0%} of pairs, "
-            f"horizon {cell.horizon}"
-            for cell in self
-        ]
-        return "GradientFlow(" + "; ".join(lines) + ")"
+        return "GradientFlow(" + ("; ".join(map(str, self)) or "no backward pass yet") + ")"
 
 
 def _joined(values: list[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else torch.stack(values)
+    return values[0] if len(values) == 1 else torch.stack(_some(values))
 
 
 def _single(values: list[_T]) -> _T | list[_T]:
-    return values[0] if len(values) == 1 else values
+    return values[0] if len(values) == 1 else _some(values)
+
+
+def _some(values: list[_T]) -> list[_T]:
+    if not values:
+        raise RuntimeError("flow is empty until loss.backward() has gone through this layer with record=True")
+    return values
 
 
 class Recorder:
@@ -162,11 +197,14 @@ class Recorder:
     _numbers = itertools.count()
     _alive: ClassVar[weakref.WeakValueDictionary[int, Recorder]] = weakref.WeakValueDictionary()
 
-    def __init__(self, name: str, seen: tuple[Tensor, Options, Tensor | None] | None = None) -> None:
-        self.name, self._seen = name, seen
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._seen: tuple[Tensor, Options, Tensor | None, Fault | None] | None = None
         self._spare: Tensor | None = None
-        self.number = next(self._numbers)
-        self._alive[self.number] = self
+        number = next(self._numbers)
+        self._alive[number] = self
+        # A tensor: as a plain number it would be a constant of every compiled graph, which would then fit one layer alone.
+        self.number = torch.tensor(number, device="cpu")
 
     @classmethod
     def numbered(cls, number: int) -> Recorder | None:
@@ -178,8 +216,8 @@ class Recorder:
         """What the last backward pass left; None before the first."""
         if self._seen is None:
             return None
-        measured, options, lengths = self._seen
-        return CellFlow(self.name, measured.transpose(1, 2).clone(), options, lengths)
+        measured, options, lengths, fault = self._seen
+        return CellFlow(self.name, measured.transpose(1, 2).clone(), options, lengths, fault)
 
     def room(self, batch: int, steps: int) -> Tensor:
         """Where to write what is measured, [2, B, T] float64; the caller's alone until it is recorded."""
@@ -189,10 +227,16 @@ class Recorder:
             room = torch.empty(2, batch, steps, dtype=torch.float64)
         return room
 
-    def record(self, measured: Tensor, options: Options, lengths: Tensor | None) -> None:
-        """Take in [2, B, T]: squared norms of the errors, and of what each step sends back."""
-        before, self._seen = self._seen, (measured, options, lengths)
+    def record(self, measured: Tensor, options: Options, lengths: Tensor | None, fault: Fault | None = None) -> None:
+        """Take in [2, B, T]: squared norms of the errors, and of what each step sends back; and what was not finite."""
+        before, self._seen = self._seen, (measured, options, lengths, fault)
         self._spare = None if before is None else before[0]
 
-    def __reduce__(self) -> tuple[type[Recorder], tuple[Any, ...]]:
-        return Recorder, (self.name, self._seen)  # a copy is another recorder: it must have its own number
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recorder:
+        other = Recorder(self.name)
+        if self._seen is not None:
+            other._seen = (self._seen[0].clone(), *self._seen[1:])
+        return other
+
+    def __reduce__(self) -> tuple[type[Recorder], tuple[str]]:
+        return Recorder, (self.name,)  # a saved model holds nothing of its gradients

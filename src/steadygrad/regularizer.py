@@ -6,10 +6,15 @@ State x_k before the nonlinearity, h_k = σ(x_k), error δ_k = ∂E/∂x_k:
     Ω_k = (‖v_k‖ / ‖δ_{k+1}‖ − 1)²
     ∂⁺Ω_k/∂W = c_k δ_{k+1} ⊗ u_k,    u_k = v_k ⊙ σ'(x_k),    c_k = 2 (‖v_k‖/‖δ_{k+1}‖ − 1) / (‖v_k‖ ‖δ_{k+1}‖)
 
-Ω is the mean over the active pairs: those with ‖δ_{k+1}‖² ≥ 1e-20 and v_k ≠ 0. A sequence of T steps has T − 1 pairs.
+Ω is the mean over the active pairs: those with ‖δ_{k+1}‖ ≥ 1e-10 · max_j ‖δ_j‖, the largest error of that sequence, and v_k ≠ 0.
+The bound is relative, so Ω does not see the scale of the loss. A sequence of T steps has T − 1 pairs.
+
+`convention="proceedings"` is the final edition's: the same state, but the ratio is of squared norms,
+Ω_k = (‖v_k‖²/‖δ_{k+1}‖² − 1)², c_k = 4 (‖v_k‖²/‖δ_{k+1}‖² − 1) / ‖δ_{k+1}‖². Near a ratio of 1 it is four times the paper's: the
+published values of α go with it.
 
 `convention="program"` is what the authors' program computes: the state is h, its error e_k = ∂E/∂h_k, and the ratio is of
-squared norms. With z = σ'(x_{k+1}) ⊙ e_{k+1}:   v_k = u_k = Wᵀ z,   Ω_k = (‖v_k‖²/‖e_{k+1}‖² − 1)²,
+squared norms; a pair is active where ‖e_{k+1}‖² ≥ 1e-20, an absolute number. With z = σ'(x_{k+1}) ⊙ e_{k+1}:   v_k = u_k = Wᵀ z,   Ω_k = (‖v_k‖²/‖e_{k+1}‖² − 1)²,
 ∂⁺Ω_k/∂W = c_k z ⊗ u_k,   c_k = 4 (‖v_k‖²/‖e_{k+1}‖² − 1) / ‖e_{k+1}‖².
 
 Leaky units h_{k+1} = λ h_k + (1 − λ) σ(a_{k+1}) have the state h in both conventions: z = (1 − λ) σ'(a_{k+1}) ⊙ e_{k+1} and
@@ -26,18 +31,24 @@ from .recurrence import nonlinearity as nonlinearities
 
 CONVENTIONS = ("paper", "proceedings", "program")
 ACTIVE = 1e-20
-"""A pair counts where the squared norm of its error is at least this."""
+"""A pair counts where the squared norm of its error is at least this share of the sequence's largest ("program": this)."""
 
 
-def ratios(error_sq: Tensor, back_sq: Tensor) -> tuple[Tensor, Tensor]:
-    """‖v_k‖ / ‖error_{k+1}‖ of every pair, 1 where it is not active; and which are active."""
-    active = (error_sq >= ACTIVE) & (back_sq > 0)
-    return torch.where(active, back_sq / error_sq.clamp(min=ACTIVE), 1.0).sqrt(), active
+def ratios(error_sq: Tensor, back_sq: Tensor, convention: str) -> tuple[Tensor, Tensor]:
+    """‖v_k‖ / ‖error_{k+1}‖ of every pair, 1 where it is not active; and which are active.
+
+    Both arguments are [T, B]: the squared norm of every step's error, and of what it sends to the step before it.
+    """
+    bound = ACTIVE if convention == "program" else ACTIVE * error_sq.amax(0, keepdim=True)
+    active = (error_sq >= bound) & (back_sq > 0)
+    return torch.where(active, back_sq / torch.where(active, error_sq, 1.0), 1.0).sqrt(), active
 
 
 def value(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
-    """Ω from squared norms: the mean over active pairs, 0 where there is none."""
-    ratio, active = ratios(error_sq, back_sq)
+    """Ω from squared norms: the mean over active pairs, 0 where there is none, NaN where an error is not finite."""
+    if not bool((error_sq + back_sq).isfinite().all()):
+        return error_sq.new_full((), torch.nan)
+    ratio, active = ratios(error_sq, back_sq, convention)
     if convention != "paper":
         ratio = ratio.square()
     return (ratio - 1).square().sum() / active.sum().clamp(min=1)
@@ -45,7 +56,8 @@ def value(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
 
 def factors(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
     """c_k / N of every pair, 0 where it is not active."""
-    ratio, active = ratios(error_sq, back_sq)
+    ratio, active = ratios(error_sq, back_sq, convention)
+    error_sq = torch.where(active, error_sq, 1.0)
     c = 2 * (ratio - 1) / (error_sq * ratio) if convention == "paper" else 4 * (ratio.square() - 1) / error_sq
     return torch.where(active, c, 0.0) / active.sum().clamp(min=1)
 
@@ -74,7 +86,8 @@ def omega(
         convention: 'paper', 'proceedings' or 'program'.
 
     Returns:
-        Ω as a scalar and ∂⁺Ω/∂W_rec as [H, H]. Both are 0 where no pair is active.
+        Ω as a scalar and ∂⁺Ω/∂W_rec as [H, H]. Both are 0 where no pair is active, and NaN where a state or an error is not
+        finite.
 
     Example:
         An orthogonal matrix keeps the norm of every error, so a linear network has nothing to be moved for:
@@ -94,6 +107,8 @@ def omega(
     leak = checks.number("leak", leak, low=0, high=1, open_high=True)
     checks.one_of("convention", convention, CONVENTIONS)
     hidden, errors = _batched(hidden, errors, weight_hh)
+    if leak == 0:
+        _check_range(hidden, nonlinearity)
     steps, batch, _ = hidden.shape
     if lengths is not None:
         checks.lengths(lengths, steps, batch)
@@ -107,13 +122,25 @@ def omega(
         activation = hidden[1:] if leak == 0 else (hidden[1:] - leak * hidden[:-1]) / (1 - leak)
         left = (1 - leak) * sigma.slope(activation) * later
         v = right = leak * later + left @ weight_hh
-    error_sq, back_sq = later.double().square().sum(-1), v.double().square().sum(-1)
+    error_sq = errors.double().square().sum(-1)
+    back_sq = torch.cat([error_sq.new_zeros(1, batch), v.double().square().sum(-1)])
     if lengths is not None:
-        pair = torch.arange(1, steps, device=hidden.device).unsqueeze(1)
-        back_sq = back_sq * (pair < lengths.to(hidden.device))
-    c = factors(error_sq, back_sq, convention)
+        running = torch.arange(steps, device=hidden.device).unsqueeze(1) < lengths.to(hidden.device)
+        error_sq, back_sq = torch.where(running, error_sq, 0.0), torch.where(running, back_sq, 0.0)
+    c = factors(error_sq, back_sq, convention)[1:]
     gradient = left.double().flatten(0, 1).T @ (c.unsqueeze(-1) * right.double()).flatten(0, 1)
-    return value(error_sq, back_sq, convention).to(hidden.dtype), gradient.to(hidden.dtype)
+    found = value(error_sq, back_sq, convention)
+    return found.to(hidden.dtype), torch.where(found.isnan(), torch.nan, gradient).to(hidden.dtype)
+
+
+def _check_range(hidden: Tensor, nonlinearity: str) -> None:
+    low, high = nonlinearities.get(nonlinearity).range
+    slack = 8 * torch.finfo(hidden.dtype).eps  # a rounding of σ may leave its range
+    if hidden.numel() and (float(hidden.min()) < low - slack or float(hidden.max()) > high + slack):
+        raise ValueError(
+            f"hidden must be what {nonlinearity} gives, in [{low:g}, {high:g}], "
+            f"not in [{float(hidden.min()):.3g}, {float(hidden.max()):.3g}]: the states after the nonlinearity are wanted"
+        )
 
 
 def _batched(hidden: Tensor, errors: Tensor, weight_hh: Tensor) -> tuple[Tensor, Tensor]:

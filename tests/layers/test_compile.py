@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 import steadygrad as sg
+from steadygrad.recurrence.cells import GATES
+from steadygrad.recurrence.run import ENGINES
 
 needs_op = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler, on import
 T, B, I, H = 6, 4, 3, 5
@@ -65,23 +67,42 @@ def leaf(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-# nonlinearity, leak, reverse, alpha, convention, clip_error
-OPTIONS: dict[str, tuple[Any, ...]] = {
-    "plain": ("tanh", 0.0, False, 0.0, "paper", None),
-    "reverse-omega": ("sigmoid", 0.0, True, 0.5, "paper", None),
-    "leaky-program-clipped": ("relu", 0.3, False, 0.5, "program", 0.1),
+# alpha; nonlinearity, leak, reverse, convention, clip_error, mode
+OPTIONS: dict[str, tuple[float, tuple[Any, ...]]] = {
+    "plain": (0.0, ("tanh", 0.0, False, "paper", None, "RNN")),
+    "reverse-omega": (0.5, ("sigmoid", 0.0, True, "paper", None, "RNN")),
+    "leaky-program-clipped": (0.5, ("relu", 0.3, False, "program", 0.1, "RNN")),
+    "gru": (0.5, ("tanh", 0.0, True, "paper", None, "GRU")),
+    "lstm": (0.5, ("tanh", 0.0, False, "proceedings", 0.1, "LSTM")),
 }
 
 
 @needs_op
 @pytest.mark.parametrize("given", ["everything", "tokens-lengths"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-def test_operator_keeps_the_rules_of_torch_library(fast_backend: str, options: tuple[Any, ...], given: str) -> None:
+def test_operator_keeps_the_rules_of_torch_library(
+    fast_backend: str, options: tuple[float, tuple[Any, ...]], given: str
+) -> None:
     torch.manual_seed(0)
-    tensors: tuple[Any, ...] = (leaf(T, B, I), leaf(B, H), leaf(H, I), leaf(H, H), leaf(H), leaf(H), None)
+    alpha, spelled = options
+    mode = spelled[-1]
+    if (mode, fast_backend) not in ENGINES:
+        pytest.skip(f"no {fast_backend} engine for {mode}")
+    rows = GATES[mode] * H
+    c0 = leaf(B, H) if mode == "LSTM" else None
+    tensors: tuple[Any, ...] = (
+        leaf(T, B, I),
+        leaf(B, H),
+        leaf(rows, I),
+        leaf(rows, H),
+        leaf(rows),
+        leaf(rows),
+        None,
+        c0,
+    )
     if given == "tokens-lengths":
         tokens, lengths = torch.randint(I, (T, B)), torch.tensor([6, 2, 1, 4])
-        tensors = (tokens, None, leaf(H, I), leaf(H, H), None, None, lengths)
-    nobody = -1
+        tensors = (tokens, None, leaf(rows, I), leaf(rows, H), None, None, lengths, None)
+    settings = (torch.tensor(alpha, dtype=torch.float64), torch.tensor(-1))
     # Raises where the schema, the fake tensors or the gradient's registration break a rule.
-    torch.library.opcheck(torch.ops.steadygrad.recurrence.default, (*tensors, *options, nobody, fast_backend))
+    torch.library.opcheck(torch.ops.steadygrad.recurrence.default, (*tensors, *settings, *spelled, fast_backend))

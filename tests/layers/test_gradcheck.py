@@ -102,19 +102,11 @@ def test_reference_has_second_derivatives(nonlinearity: str, leak: float) -> Non
     assert torch.autograd.gradgradcheck(call, leaves, check_undefined_grad=False)
 
 
-def test_differentiating_twice_is_refused_in_a_sentence(fast_backend: str) -> None:
-    rnn = sg.RNN(2, 3, backend=fast_backend)
-    x = torch.randn(4, 2, 2, requires_grad=True)
-    output, _ = rnn(x)
-    (gradient,) = torch.autograd.grad(output.square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r"can't be differentiated twice .* use backend='reference'"):
-        gradient.square().sum().backward()
-
-
 def test_create_graph_alone_gives_the_same_gradients(fast_backend: str) -> None:
     rnn = sg.RNN(2, 3, backend=fast_backend, alpha=0.5)
     x = torch.randn(4, 2, 2, requires_grad=True)
     leaves = [x, *rnn.parameters()]
     plain = torch.autograd.grad(rnn(x)[0].square().sum(), leaves)
     with_graph = torch.autograd.grad(rnn(x)[0].square().sum(), leaves, create_graph=True)
-    assert all(torch.equal(a, b) for a, b in zip(plain, with_graph, strict=True))
+    for found, expected in zip(with_graph, plain, strict=True):  # float32, by another path
+        torch.testing.assert_close(found.detach(), expected, rtol=1e-4, atol=1e-5)

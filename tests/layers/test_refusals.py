@@ -22,7 +22,10 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"num_layers": True}, "num_layers must be a whole number of at least 1, not True"),
     ({"nonlinearity": "tahn"}, "nonlinearity must be one of .*, not 'tahn' .did you mean 'tanh'?"),
     ({"nonlinearity": "gelu"}, "nonlinearity must be one of 'tanh', 'relu', 'sigmoid', 'identity', not 'gelu'"),
-    ({"omega": "papers"}, "omega must be one of 'paper', 'proceedings', 'program', not 'papers' .did you mean 'paper'?"),
+    (
+        {"omega": "papers"},
+        "omega must be one of 'paper', 'proceedings', 'program', not 'papers' .did you mean 'paper'?",
+    ),
     ({"backend": "nativ"}, "backend must be one of .*, not 'nativ' .did you mean 'native'?"),
     ({"alpha": -0.1}, "alpha must be a finite number of at least 0, not -0.1"),
     ({"alpha": math.nan}, "alpha must be a finite number of at least 0, not nan"),
@@ -82,7 +85,6 @@ CALLS: dict[str, tuple[Callable[[], tuple[Any, ...]], type[Exception], str]] = {
         "input must be on the layer's device, cpu, not on meta",
     ),
     "no steps": (lambda: (torch.ones(0, 2, 3),), ValueError, r"input must hold at least one step, .* (0, 2, 3)"),
-    "no sequences": (lambda: (torch.ones(4, 0, 3),), ValueError, r"input must hold at least one sequence, .* (4, 0, 3)"),
     "no tokens": (lambda: (torch.ones(0, 2).long(),), ValueError, "input must hold at least one step"),
     "hx shape": (
         lambda: (torch.ones(4, 2, 3), torch.ones(1, 3, 5)),
@@ -142,8 +144,10 @@ def test_tokens_out_of_range_are_refused_and_change_nothing(fast_backend: str, t
     refuse(rnn, (packed(tokens) if as_packed else tokens,), IndexError, sentence)
 
 
-def test_flow_before_a_backward_pass_is_refused() -> None:
+def test_flow_before_a_backward_pass_is_empty() -> None:
     rnn = sg.RNN(3, 5)
     rnn(torch.ones(4, 2, 3))
+    assert len(rnn.flow) == 0
+    assert repr(rnn.flow) == "GradientFlow(no backward pass yet)"
     with pytest.raises(RuntimeError, match=r"^flow is empty until loss.backward\(\) has gone through this layer"):
-        _ = rnn.flow
+        _ = rnn.flow.norms

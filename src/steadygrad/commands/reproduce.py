@@ -46,7 +46,9 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
     parser.add_argument("--epochs", type=int, metavar="N", help="of the tables: stop after so many, likewise")
     parser.add_argument(
-        "--preset", metavar="NAME", help="paper, proceedings or program (not of the tables) or steady, in place of the budget's"
+        "--preset",
+        metavar="NAME",
+        help="paper, proceedings or program (not of the tables) or steady, in place of the budget's",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)"

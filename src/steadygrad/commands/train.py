@@ -48,7 +48,9 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--algorithm", metavar="NAME", help="sgd, sgd-c (clipping), sgd-r (Ω) or sgd-cr (both, the default)"
     )
-    parser.add_argument("--preset", metavar="NAME", help="paper, proceedings or program (tasks alone), or steady (the default)")
+    parser.add_argument(
+        "--preset", metavar="NAME", help="paper, proceedings or program (tasks alone), or steady (the default)"
+    )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset"
     )

@@ -1,4 +1,5 @@
 // The library's C functions: pick the instruction set, share out the slices, count Omega's pairs in between.
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -41,12 +42,12 @@ bool expect_large_blocks() {
   return true;
 }
 
-const Kernel& kernel(int is_double) {
-  static const bool expected = expect_large_blocks();
-  static const Choice choice = choose();
-  (void)expected;
-  return is_double ? *choice.of_double : *choice.of_float;
-}
+// Made when the library is loaded: a value made at the first call would be guarded by a lock, which a fork() in another thread
+// could leave locked in the child for ever.
+const bool kExpected = expect_large_blocks();
+const Choice kChoice = choose();
+
+const Kernel& kernel(int is_double) { return is_double ? *kChoice.of_double : *kChoice.of_float; }
 
 // Errors that have vanished below the smallest normal number cost a hundred times as much to multiply: they count as zero.
 class FlushTiny {
@@ -61,29 +62,24 @@ class FlushTiny {
 };
 
 // One block of memory a call, cut into its buffers. The last block is kept for the next call: memory fresh from the system
-// must be cleared page by page, which would take as long as a third of a small layer's work.
+// must be cleared page by page, which would take as long as a third of a small layer's work. It is handed over without a lock,
+// so that a fork() at any moment leaves nothing locked in the child; its first bytes say how large it is.
 class Memory {
  public:
   explicit Memory(std::initializer_list<int64_t> parts) {
-    for (int64_t bytes : parts) bytes_ += rounded(bytes);
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (kept_ && kept_bytes_ >= bytes_) {
-      block_ = kept_;
-      bytes_ = kept_bytes_;
-      kept_ = nullptr;
-    } else {
-      block_ = allocate(bytes_);
+    int64_t bytes = kHeader;
+    for (int64_t part : parts) bytes += rounded(part);
+    block_ = kept_.exchange(nullptr);
+    if (block_ && size() < bytes) {
+      release(block_);
+      block_ = nullptr;
     }
-    next_ = static_cast<char*>(block_);
+    if (!block_ && (block_ = static_cast<char*>(allocate(bytes)))) std::memcpy(block_, &bytes, sizeof bytes);
+    next_ = block_ + kHeader;
   }
   ~Memory() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (block_ && !kept_ && bytes_ <= kMostKept) {
-      kept_ = block_;
-      kept_bytes_ = bytes_;
-    } else {
-      release(block_);
-    }
+    char* none = nullptr;
+    if (block_ && (size() > kMostKept || !kept_.compare_exchange_strong(none, block_))) release(block_);
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -97,7 +93,12 @@ class Memory {
   }
 
  private:
-  static constexpr int64_t kMostKept = int64_t(32) << 20;
+  static constexpr int64_t kMostKept = int64_t(32) << 20, kHeader = 64;
+  int64_t size() const {
+    int64_t bytes;
+    std::memcpy(&bytes, block_, sizeof bytes);
+    return bytes;
+  }
   static int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 #if defined(_WIN32)
   static void* allocate(int64_t bytes) { return _aligned_malloc(bytes, 64); }
@@ -110,16 +111,11 @@ class Memory {
   static void release(void* block) { std::free(block); }
 #endif
 
-  void* block_ = nullptr;
+  char* block_ = nullptr;
   char* next_ = nullptr;
-  int64_t bytes_ = 64;
-  static std::mutex mutex_;
-  static void* kept_;
-  static int64_t kept_bytes_;
+  static std::atomic<char*> kept_;
 };
-std::mutex Memory::mutex_;
-void* Memory::kept_ = nullptr;
-int64_t Memory::kept_bytes_ = 0;
+std::atomic<char*> Memory::kept_{nullptr};
 
 }  // namespace
 }  // namespace steadygrad

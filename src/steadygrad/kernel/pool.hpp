@@ -18,10 +18,9 @@ class Pool {
  public:
   // Runs work(0) … work(count - 1) on up to `threads` threads, the caller's among them.
   static void run(int64_t count, int64_t threads, const std::function<void(int64_t)>& work) {
-    static std::mutex one_at_a_time;
-    std::unique_lock<std::mutex> turn(one_at_a_time, std::try_to_lock);
+    const Turn turn;
     // A second caller would wait for the first one's threads: it is quicker alone.
-    if (threads < 2 || count < 2 || !turn.owns_lock()) {
+    if (threads < 2 || count < 2 || !turn.mine) {
       for (int64_t i = 0; i < count; ++i) work(i);
       return;
     }
@@ -29,15 +28,36 @@ class Pool {
   }
 
  private:
+  static int64_t process_id() {
+#if defined(_WIN32)
+    return 1;
+#else
+    return getpid();
+#endif
+  }
+
+  // The right to use the pool's threads, by the process that holds it: a child forked while its parent had the turn must not take
+  // that for its own, as it would a locked mutex.
+  struct Turn {
+    static std::atomic<int64_t>& holder() {
+      static std::atomic<int64_t> process{0};  // set before the program runs: no lock guards it
+      return process;
+    }
+    bool mine;
+    Turn() {
+      int64_t held = holder().load();
+      mine = held != process_id() && holder().compare_exchange_strong(held, process_id());
+    }
+    ~Turn() {
+      if (mine) holder().store(0);
+    }
+  };
+
   // Threads do not survive fork(): a child makes its own pool and leaves its parent's untouched.
   static Pool& current() {
     static Pool* pool = nullptr;
     static int64_t owner = -1;
-#if defined(_WIN32)
-    const int64_t process = 0;
-#else
-    const int64_t process = getpid();
-#endif
+    const int64_t process = process_id();
     if (owner != process) {
       pool = new Pool;  // never destroyed: its threads sleep until the process ends
       owner = process;

@@ -26,11 +26,13 @@ void pack(int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n,
   }
 }
 
-// What a product is added to: rows of `row` entries, 0 for the same row each time; null for nothing.
+// What a product is added to: rows of `row` entries, 0 for the same row each time; null for nothing. Long sums are added `late`, to
+// a sum of this block alone: each of its terms would otherwise be rounded to the size of all that came before.
 template <class T> struct Start {
   const T* values = nullptr;
   int64_t row = 0;
-  Start at(int64_t m, int64_t n) const { return values ? Start{values + m * row + n, row} : Start{}; }
+  bool late = false;
+  Start at(int64_t m, int64_t n) const { return values ? Start{values + m * row + n, row, late} : Start{}; }
 };
 
 // One block: C[0..M, 0..V vectors] = start + A[0..M, 0..K] B. Entry (m, k) of A is a[m * step_m + k * step_k]; the rows of B are
@@ -42,7 +44,8 @@ inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) sums[m][v] = start.values ? load(start.values + m * start.row + v * kWidth<T>) : Vector<T>{};
+    for (int v = 0; v < V; ++v)
+      sums[m][v] = start.values && !start.late ? load(start.values + m * start.row + v * kWidth<T>) : Vector<T>{};
   for (int64_t k = 0; k < K; ++k, a += step_k, b_row += kPacked ? V * kWidth<T> : row_b) {
     Vector<T> b[V];
 #pragma GCC unroll 2
@@ -51,6 +54,12 @@ inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T
     for (int m = 0; m < M; ++m)
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) sums[m][v] += b[v] * a[m * step_m];
+  }
+  if (start.late) {
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) sums[m][v] += load(start.values + m * start.row + v * kWidth<T>);
   }
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m)
@@ -73,13 +82,15 @@ void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, cons
 
 // Rows of a panel that are used for all of A before the next ones: half of the first-level cache.
 constexpr int64_t kPanelBytes = 24 * 1024;
+// Terms that are added up one after the other.
+constexpr int64_t kLongestSum = 384;
 
 // C [M, padded N] (row_c entries a row) = start + A [M, K] B [K, N].
 template <class T>
 void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* panels, T* c, int64_t row_c,
               Start<T> start) {
   const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
-  const int64_t most = blocks > 1 ? kPanelBytes / int64_t(sizeof(T)) / kPanel<T> : K;
+  const int64_t most = blocks > 1 ? kPanelBytes / int64_t(sizeof(T)) / kPanel<T> : kLongestSum;
   for (int64_t first = 0; first < N; first += kPanel<T>) {
     const bool narrow = padded<T>(N - first) < kPanel<T>;
     for (int64_t k = 0; k < K; k += most) {
@@ -89,7 +100,7 @@ void multiply(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, int64
         const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;  // equal heights, not full blocks and a stub
         const T* a_m = a + m * step_m + k * step_k;
         T* c_m = c + m * row_c + first;
-        const Start<T> from = k > 0 ? Start<T>{c_m, row_c} : start.at(m, first);
+        const Start<T> from = k > 0 ? Start<T>{c_m, row_c, true} : start.at(m, first);
         if (narrow) rows<T, 1, true>(count, depth, a_m, step_m, step_k, panel, 0, c_m, row_c, from);
         else rows<T, 2, true>(count, depth, a_m, step_m, step_k, panel, 0, c_m, row_c, from);
       }
@@ -114,8 +125,8 @@ void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
       T* c_m = c + m * row_c + first;
-      if (narrow) rows<T, 1, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c});
-      else rows<T, 2, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c});
+      if (narrow) rows<T, 1, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c, true});
+      else rows<T, 2, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c, true});
     }
     panels += K * (narrow ? kWidth<T> : kPanel<T>);
   }

@@ -253,22 +253,36 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
 
 // Omega_k = (q_k - 1)^2, q_k = |v_k| / |error_k| (paper) or its square (proceedings, program); factor_k = alpha / N * c_k, where
 // c_k error_k u_k^T is the derivative: c = 2 (q - 1) / (q |error|^2), or 4 (q - 1) / |error|^2. A pair is active where
-// |error|^2 >= 1e-20 and v is not 0. Written without branches, so that it is computed a vector at a time.
-bool is_active(double error_sq, double back_sq) { return (error_sq >= 1e-20) & (back_sq > 0); }
+// |error|^2 >= 1e-20 of the sequence's largest (program: 1e-20 itself) and v is not 0. Written without branches, so that it is
+// computed a vector at a time.
+bool is_active(double error_sq, double back_sq, double bound) { return (error_sq >= bound) & (back_sq > 0); }
+
+double bound_of(const Problem& p, int64_t row) {
+  if (p.convention == kProgram) return 1e-20;
+  double largest = 0;
+  for (int64_t i = row * p.steps; i < (row + 1) * p.steps; ++i) largest = p.error_sq[i] > largest ? p.error_sq[i] : largest;
+  return 1e-20 * largest;
+}
 
 int64_t active_pairs(const Problem& p) {
   int64_t active = 0;
-  for (int64_t i = 0; i < p.steps * p.batch; ++i) active += is_active(p.error_sq[i], p.back_sq[i]);
+  for (int64_t row = 0; row < p.batch; ++row) {
+    const double bound = bound_of(p, row);
+    for (int64_t i = row * p.steps; i < (row + 1) * p.steps; ++i) active += is_active(p.error_sq[i], p.back_sq[i], bound);
+  }
   return active;
 }
 
 void omega_factors(const Problem& p, const Shared& s, const Slice& slice) {
   const bool paper = p.convention == kPaper;
-  for (int64_t i = slice.first * p.steps; i < (slice.first + slice.rows) * p.steps; ++i) {
-    const bool active = is_active(p.error_sq[i], p.back_sq[i]);
-    const double error = active ? p.error_sq[i] : 1.0, square = active ? p.back_sq[i] / error : 1.0;
-    const double q = paper ? __builtin_sqrt(square) : square;
-    s.factors[i] = s.share * (paper ? 2 * (q - 1) / (q * error) : 4 * (q - 1) / error);  // 0 where not active: q is 1
+  for (int64_t row = slice.first; row < slice.first + slice.rows; ++row) {
+    const double bound = bound_of(p, row);
+    for (int64_t i = row * p.steps; i < (row + 1) * p.steps; ++i) {
+      const bool active = is_active(p.error_sq[i], p.back_sq[i], bound);
+      const double error = active ? p.error_sq[i] : 1.0, square = active ? p.back_sq[i] / error : 1.0;
+      const double q = paper ? __builtin_sqrt(square) : square;
+      s.factors[i] = s.share * (paper ? 2 * (q - 1) / (q * error) : 4 * (q - 1) / error);  // 0 where not active: q is 1
+    }
   }
 }
 

@@ -20,20 +20,15 @@ from torch import Tensor
 from .. import regularizer
 from ..flow import Recorder
 from . import nonlinearity
+from .cells import check_tokens
 from .options import Given, Gradients, Options, Saved, Wanted
 
 
-def forward(given: Given, options: Options) -> tuple[Saved, Tensor]:
-    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
+def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, _ = given
     sigma = nonlinearity.get(options.nonlinearity)
     bias = bias_ih + bias_hh if bias_ih is not None and bias_hh is not None else None
-    if inputs.is_floating_point():
-        projected = torch.nn.functional.linear(inputs, weight_ih, bias)
-    else:
-        check_tokens(inputs, weight_ih.shape[1])
-        projected = torch.nn.functional.embedding(inputs, weight_ih.T)
-        if bias is not None:
-            projected += bias
+    projected = _projected(inputs, weight_ih, bias)
     output = torch.empty_like(projected) if options.leak > 0 else projected
     weight = weight_hh.T
     states, before = output.unbind(0), projected.unbind(0)
@@ -52,20 +47,32 @@ def forward(given: Given, options: Options) -> tuple[Saved, Tensor]:
             h.copy_(torch.where(held, previous if previous is not None else torch.zeros_like(h), h))
         previous = h
     saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, projected if options.leak > 0 else None)
-    return saved, (output[:1] if options.reverse else output[-1:]).clone()
+    return saved, ((output[:1] if options.reverse else output[-1:]).clone(),)
+
+
+def _projected(inputs: Tensor, weight_ih: Tensor, bias: Tensor | None) -> Tensor:
+    """W_ih x + b of every step, [T, B, H], and not a view: the output is made of it, and may be changed in place."""
+    projected = weight_ih.new_empty(*inputs.shape[:2], weight_ih.shape[0])
+    flat = projected.flatten(0, 1)
+    if inputs.is_floating_point():
+        torch.mm(inputs.flatten(0, 1), weight_ih.T, out=flat)
+    else:
+        check_tokens(inputs, weight_ih.shape[1])
+        torch.index_select(weight_ih.T, 0, inputs.flatten(), out=flat)
+    return projected if bias is None else projected.add_(bias)
 
 
 def backward(
     saved: Saved,
     grad_output: Tensor | None,
-    grad_last: Tensor | None,
+    grad_last: tuple[Tensor | None, ...],
     options: Options,
     wanted: Wanted,
     recorder: Recorder | None,
 ) -> Gradients:
     alpha = options.alpha if wanted.weight_hh else 0.0
     measure = recorder is not None or alpha > 0
-    deltas, arrived, norms, h0_error = _errors(saved, grad_output, grad_last, options, measure)
+    deltas, arrived, norms, h0_error = _errors(saved, grad_output, grad_last[0], options, measure)
     measured = _measured(saved, norms, arrived, options) if norms is not None and arrived is not None else None
 
     flat = deltas.flatten(0, 1)
@@ -185,9 +192,3 @@ def _wide(rows: Tensor) -> torch.dtype:
 
 def _order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
-
-
-def check_tokens(tokens: Tensor, input_size: int) -> None:
-    """Refuses tokens outside 0 … input_size − 1 (on the CPU: elsewhere a look would have to wait for the device)."""
-    if tokens.device.type == "cpu" and tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= input_size):
-        raise IndexError(f"input holds a token outside 0 … {input_size - 1} (input_size is {input_size})")

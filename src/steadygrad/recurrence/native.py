@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..flow import Recorder
+from .memory import Memory
 from .options import Given, Gradients, Options, Saved, Wanted
 
 _SUFFIXES = (".so", ".dylib", ".dll")
@@ -82,34 +83,35 @@ def instruction_set() -> str | None:
     return kernel.steadygrad_isa().decode() if kernel else None
 
 
-def forward(given: Given, options: Options) -> tuple[Saved, Tensor]:
-    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
+def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, _ = given
     (steps, batch, *_), (hidden, _), dtype = inputs.shape, weight_hh.shape, weight_hh.dtype
     output, last = torch.empty(steps, batch, hidden, dtype=dtype), torch.empty(1, batch, hidden, dtype=dtype)
     activation = torch.empty_like(output) if options.leak > 0 else None
-    saved = Saved(inputs.contiguous(), h0, weight_ih.contiguous(), weight_hh.contiguous(), lengths, output, activation)
-    problem, kept = _problem(saved, options)
+    saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation)
+    memory = Memory()
+    problem = _problem(saved, options, memory)
     if bias_ih is not None and bias_hh is not None:
-        bias_ih, bias_hh = bias_ih.contiguous(), bias_hh.contiguous()
-        problem.bias_ih, problem.bias_hh = bias_ih.data_ptr(), bias_hh.data_ptr()
-    problem.last = last.data_ptr()
+        problem.bias_ih = memory.address("bias_ih", bias_ih, (hidden,), dtype)
+        problem.bias_hh = memory.address("bias_hh", bias_hh, (hidden,), dtype)
+    problem.last = memory.address("last", last, last.shape, dtype)
     _call("steadygrad_forward", problem, dtype)
-    del kept
-    return saved, last
+    return saved, (last,)
 
 
 def backward(
     saved: Saved,
     grad_output: Tensor | None,
-    grad_last: Tensor | None,
+    grad_last: tuple[Tensor | None, ...],
     options: Options,
     wanted: Wanted,
     recorder: Recorder | None,
 ) -> Gradients:
-    problem, kept = _problem(saved, options)
-    inputs, _, weight_ih, weight_hh, *_ = saved
-    grad_output, grad_last = _row_major(grad_output), _row_major(grad_last)
-    problem.grad_output, problem.grad_last = _address(grad_output), _address(grad_last)
+    memory = Memory()
+    problem = _problem(saved, options, memory)
+    inputs, _, weight_ih, weight_hh, _, output, *_ = saved
+    problem.grad_output = memory.address("grad_output", grad_output, output.shape, weight_hh.dtype)
+    problem.grad_last = memory.address("grad_last", grad_last[0], (1, *output.shape[1:]), weight_hh.dtype)
     problem.alpha = options.alpha if wanted.weight_hh else 0.0
     problem.convention = _CONVENTIONS[options.convention]
     problem.clip_error = math.inf if options.clip_error is None else options.clip_error
@@ -119,46 +121,46 @@ def backward(
     if measured is None and problem.alpha > 0:
         measured = torch.empty(2, batch, steps, dtype=torch.float64)
     if measured is not None:
-        problem.error_sq = measured.data_ptr()
+        problem.error_sq = memory.address("measured", measured, (2, batch, steps), torch.float64)
         problem.back_sq = problem.error_sq + 8 * steps * batch
     grads = Gradients(
-        torch.empty_like(inputs) if wanted.inputs else None,
+        torch.empty(inputs.shape, dtype=dtype) if wanted.inputs else None,
         torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,
-        torch.empty_like(weight_ih) if wanted.weight_ih else None,
-        torch.empty_like(weight_hh) if wanted.weight_hh else None,
+        torch.empty(weight_ih.shape, dtype=dtype) if wanted.weight_ih else None,
+        torch.empty(hidden, hidden, dtype=dtype) if wanted.weight_hh else None,
         torch.empty(hidden, dtype=dtype) if wanted.bias else None,
         measured,
     )
-    problem.grad_x, problem.grad_h0 = _address(grads.inputs), _address(grads.h0)
-    problem.grad_weight_ih, problem.grad_weight_hh = _address(grads.weight_ih), _address(grads.weight_hh)
-    problem.grad_bias = _address(grads.bias)
+    problem.grad_x, problem.grad_h0 = _made(grads.inputs), _made(grads.h0)
+    problem.grad_weight_ih, problem.grad_weight_hh = _made(grads.weight_ih), _made(grads.weight_hh)
+    problem.grad_bias = _made(grads.bias)
     _call("steadygrad_backward", problem, dtype)
-    del kept
     return grads
 
 
-def _problem(saved: Saved, options: Options) -> tuple[_Problem, list[Tensor | None]]:
-    """The fields both directions share, and the tensors that must outlive the call."""
-    inputs, h0, weight_ih, weight_hh, lengths, output, activation = saved
-    (steps, batch, *_), (hidden, width) = inputs.shape, weight_ih.shape
-    h0 = _row_major(h0)
-    x, tokens = inputs.data_ptr(), None
-    if not inputs.is_floating_point():
-        x, tokens = tokens, x
+def _problem(saved: Saved, options: Options, memory: Memory) -> _Problem:
+    """The fields both directions share."""
+    inputs, h0, weight_ih, weight_hh, lengths, output, activation, *_ = saved
+    (steps, batch, *_), (hidden, width), dtype = inputs.shape, weight_ih.shape, weight_hh.dtype
+    x = tokens = None
+    if inputs.is_floating_point():
+        x = memory.address("input", inputs, (steps, batch, width), dtype)
+    else:
+        tokens = memory.address("input", inputs, (steps, batch), torch.int64)
     # In the order of the fields: filled one by one, they would take three times as long.
-    problem = _Problem(
+    return _Problem(
         *(steps, batch, hidden, width, _NONLINEARITIES[options.nonlinearity], options.reverse, options.leak),
-        *(torch.get_num_threads(), _address(lengths), x, tokens, _address(h0)),
-        *(weight_ih.data_ptr(), weight_hh.data_ptr(), None, None, output.data_ptr(), _address(activation)),
+        *(torch.get_num_threads(), memory.address("lengths", lengths, (batch,), torch.int64), x, tokens),
+        memory.address("h0", h0, (batch, hidden), dtype),
+        memory.address("weight_ih", weight_ih, (hidden, width), dtype),
+        memory.address("weight_hh", weight_hh, (hidden, hidden), dtype),
+        *(None, None, memory.address("output", output, (steps, batch, hidden), dtype)),
+        memory.address("activation", activation, (steps, batch, hidden), dtype),
     )
-    return problem, [h0]
 
 
-def _row_major(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
-
-
-def _address(tensor: Tensor | None) -> int | None:
+def _made(tensor: Tensor | None) -> int | None:
+    """The address of a tensor that was made for this call alone."""
     return None if tensor is None else tensor.data_ptr()
 
 

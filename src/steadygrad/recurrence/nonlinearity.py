@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ class Nonlinearity:
     value_: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
     bound: float
+    range: tuple[float, float]
 
 
 def _positive(h: Tensor) -> Tensor:
@@ -41,10 +43,14 @@ def _same(x: Tensor) -> Tensor:
 NONLINEARITIES = {
     each.name: each
     for each in (
-        Nonlinearity("tanh", torch.tanh, torch.tanh_, lambda h: torch.addcmul(h.new_ones(()), h, h, value=-1), 1.0),
-        Nonlinearity("relu", torch.relu, torch.relu_, _positive, 1.0),
-        Nonlinearity("sigmoid", torch.sigmoid, torch.sigmoid_, lambda h: torch.addcmul(h, h, h, value=-1), 0.25),
-        Nonlinearity("identity", _same, _same, torch.ones_like, 1.0),
+        Nonlinearity(
+            "tanh", torch.tanh, torch.tanh_, lambda h: torch.addcmul(h.new_ones(()), h, h, value=-1), 1.0, (-1, 1)
+        ),
+        Nonlinearity("relu", torch.relu, torch.relu_, _positive, 1.0, (0, math.inf)),
+        Nonlinearity(
+            "sigmoid", torch.sigmoid, torch.sigmoid_, lambda h: torch.addcmul(h, h, h, value=-1), 0.25, (0, 1)
+        ),
+        Nonlinearity("identity", _same, _same, torch.ones_like, 1.0, (-math.inf, math.inf)),
     )
 }
 

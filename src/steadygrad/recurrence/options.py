@@ -56,7 +56,9 @@ class Saved(NamedTuple):
     weight_hh: Tensor  # [G H, H]
     lengths: Tensor | None  # [B] int64
     output: Tensor  # [T, B, H]
-    activation: Tensor | None  # leaky units: σ(a_k), [T, B, H]; gated cells: the gates after their nonlinearity, [T, B, G H]
+    activation: (
+        Tensor | None
+    )  # leaky units: σ(a_k), [T, B, H]; gated cells: the gates after their nonlinearity, [T, B, G H]
     c0: Tensor | None = None  # [B, H]
     memory: Tensor | None = None  # [T, B, H]; LSTM: c_k; GRU: W_hn h_{k−1} + b_hn, what the reset gate multiplies
 

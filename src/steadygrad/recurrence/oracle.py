@@ -7,36 +7,61 @@
 
     Ω = 1/N Σ_k (‖v_k‖ / ‖δ_{k+1}‖ − 1)²,   v_k = σ'(x_k) ⊙ (Wᵀ δ_{k+1})
 
-over the N active pairs, or with squared norms and the errors of h in place of δ in the authors' program.
+over the N active pairs, or with squared norms and the errors of h in place of δ in the authors' program. Gated cells go through
+stepwise.py, whose Ω is that of any cell.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ..flow import Recorder
-from ..regularizer import ACTIVE
-from . import nonlinearity
-from .bptt import check_tokens
+from .. import regularizer
+from . import cells, fault, nonlinearity, stepwise
 from .options import Given, Options
 
 
-def run(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, Tensor]:
-    """Output [T, B, H] and the last state [1, B, H]."""
-    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths = given
+def run(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Output [T, B, H] and the last state, each part [1, B, H].
+
+    With nothing to watch (no Ω, no recorder, no clipped error) it is a loop of plain torch operations, which torch can
+    transform and trace.
+    """
+    watched = recorder is not None or options.alpha > 0 or options.clip_error is not None
+    if options.mode != "RNN" or not watched or not torch.is_grad_enabled():
+        return _any_cell(given, options, recorder)
+    return _plain_cell(given, options, recorder)
+
+
+def _any_cell(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, c0 = given
+    projected = cells.project(inputs, weight_ih, bias_ih)
+    zeros = projected.new_zeros(inputs.shape[1], weight_hh.shape[1]) if h0 is None or c0 is None else h0
+    state = tuple(zeros if part is None else part for part in (h0, c0)[: cells.STATES[options.mode]])
+
+    def step(p: Tensor, state: tuple[Tensor, ...], recurrent: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return cells.step(p, state, recurrent[0], bias_hh, options)
+
+    output, last = stepwise.run(step, projected, state, (weight_hh,), options, recorder, lengths)
+    return output, tuple(part.unsqueeze(0) for part in last)
+
+
+def _plain_cell(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, _ = given
     steps, batch = inputs.shape[:2]
     if not inputs.is_floating_point():
-        check_tokens(inputs, weight_ih.shape[1])
+        cells.check_tokens(inputs, weight_ih.shape[1])
         inputs = torch.nn.functional.one_hot(inputs, weight_ih.shape[1]).to(weight_ih.dtype)
     sigma = nonlinearity.get(options.nonlinearity)
     tape = _Tape(weight_hh, options, recorder, steps, batch, lengths)
     weight: Tensor = cast(Any, _AddOmega).apply(weight_hh, tape)
     state = h0 if h0 is not None else inputs.new_zeros(batch, weight_hh.shape[0])
     states: list[Tensor] = [state] * steps
-    for step, time in enumerate(_order(steps, options.reverse)):
+    for step, time in enumerate(stepwise.order(steps, options.reverse)):
         a = torch.nn.functional.linear(inputs[time], weight_ih, bias_ih)
         a = a + torch.nn.functional.linear(state, weight, bias_hh)
         h = options.leak * state + (1 - options.leak) * sigma.value(a)
@@ -46,15 +71,13 @@ def run(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tens
             h = torch.where(running, h, state)
             tape.running[step] = running.squeeze(1)
         state = states[time] = h
-    return torch.stack(states), state.unsqueeze(0)
+    output = torch.stack(states)
+    tape.look_for_faults(inputs, output)
+    return output, (state.unsqueeze(0),)
 
 
 def _norm(rows: Tensor) -> Tensor:
     return cast(Any, torch.linalg).vector_norm(rows, dim=1)  # its derivative at 0 is 0; that of a square root is not
-
-
-def _order(steps: int, reverse: bool) -> range:
-    return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
 class _Tape:
@@ -94,11 +117,16 @@ class _Tape:
             error = error.clamp(-clip, clip) if clip is not None and not leaky else error
             self.before[step] = error.detach()
             if step == 0 and self.recorder is not None:  # the last hook of the pass: every later step has been seen
-                self.recorder.record(self._measured().transpose(1, 2), self.options, self.lengths)
+                measured = self._measured().transpose(1, 2)
+                found = fault.find(measured, self.options, *self.seen)
+                self.recorder.record(measured, self.options, self.lengths, found)
             return error
 
         for tensor, hook in ((h, after), (a, before)):
             cast(Any, tensor).register_hook(hook)
+
+    def look_for_faults(self, inputs: Tensor, output: Tensor) -> None:
+        self.seen = (inputs.detach(), output.detach())
 
     def arriving(self, step: int, weight: Tensor) -> tuple[Tensor, Tensor]:
         """‖v_k‖ for k = step − 1, and the norm of the error at `step` it is measured against; both [B]."""
@@ -109,12 +137,14 @@ class _Tape:
 
     def omega(self, weight: Tensor) -> Tensor:
         """Ω, a function of `weight` alone: all else on the tape is constant."""
+        measured = self._measured()
+        _, all_active = regularizer.ratios(measured[0], measured[1], self.options.convention)
         total, active_pairs = weight.sum() * 0, 0
-        for step in range(1, len(self.slopes)):
-            if step not in self.before:
+        for step, time in enumerate(stepwise.order(len(self.slopes), self.options.reverse)):
+            if step == 0 or step not in self.before:
                 continue
             back, error = self.arriving(step, weight)
-            active = (error**2 >= ACTIVE) & (back > 0) & self.running[step] & self.running[step - 1]
+            active = all_active[time].to(back.device)
             ratio = back[active] / error[active]
             if self.options.squared:
                 ratio = ratio**2
@@ -130,7 +160,7 @@ class _Tape:
     def _measured(self) -> Tensor:
         steps, batch = len(self.slopes), self.running[0].shape[0]
         measured = torch.zeros(2, steps, batch, dtype=torch.float64)
-        for step, time in enumerate(_order(steps, self.options.reverse)):
+        for step, time in enumerate(stepwise.order(steps, self.options.reverse)):
             if step not in self.before:
                 continue
             back, error = self.arriving(step, self.weight)
@@ -153,5 +183,8 @@ class _AddOmega(torch.autograd.Function):
         tape: _Tape = ctx.tape
         (grad,) = grads
         if tape.options.alpha > 0:
-            grad = grad + tape.options.alpha * tape.omega_gradient()
+            added = tape.options.alpha * tape.omega_gradient()
+            if torch.is_grad_enabled():
+                (added,) = cast(Any, stepwise.NotTwice).apply((added,), grad)
+            grad = grad + added
         return grad, None

@@ -1,37 +1,50 @@
 """One signature for the recurrence of one layer and direction, and the choice of who computes it.
 
-reference   an autograd loop: (oracle.py): what the others are tested against
-torch       forward and backward by hand in torch operations (bptt.py)
+reference   an autograd loop (oracle.py): what the others are tested against
+torch       forward and backward by hand in torch operations (bptt.py, gated_bptt.py)
 native      the same in the C++ kernel (native.py): CPU, float32 and float64
 auto        native where it is built and quicker, else torch
+
+Hand-written derivatives are for ordinary tensors, differentiated once. All else is done in operations that torch itself can
+differentiate, trace or transform: tensor subclasses, dispatch modes, torch.func and forward-mode derivatives (`oracle`
+without what it watches), a second derivative and batched gradients (the backward pass is computed by the oracle).
 """
 
 from __future__ import annotations
 
 import contextlib
+from types import ModuleType, NoneType
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, native, op, oracle
+from . import bptt, fault, gated_bptt, native, op, oracle
+from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
 BACKENDS = ("auto", "reference", "torch", "native")
+ENGINES: dict[tuple[str, str], ModuleType] = {
+    ("RNN", "torch"): bptt,
+    ("RNN", "native"): native,
+    ("GRU", "torch"): gated_bptt,
+    ("LSTM", "torch"): gated_bptt,
+}
 
 NATIVE_UNITS = 1024
 """`auto` leaves larger layers to torch's own matrix products: measured by benchmarks/crossover.py, the kernel is quicker up
 to here at batches of 1 to 32, and slower from 1,536 units on at batches of 32 and more."""
 
 
-def choose(backend: str, weight_hh: Tensor) -> str:
+def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
     """The backend that computes: 'reference', 'torch' or 'native'."""
-    fits = weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
     if backend == "native" and not native.is_built():
         raise RuntimeError(native.HOW_TO_GET_IT)
     if backend in ("auto", "native"):
-        small = backend == "native" or weight_hh.shape[0] <= NATIVE_UNITS
+        fits = (mode, "native") in ENGINES and weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
+        small = backend == "native" or weight_hh.shape[1] <= NATIVE_UNITS
         return "native" if fits and small and native.is_built() else "torch"
     return backend
 
@@ -44,10 +57,16 @@ def is_autocast(tensor: Tensor) -> bool:
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
+def is_exporting() -> bool:
+    """Whether the layer is being exported or traced, so that a program of torch's own operations is wanted."""
+    exporting: Any = getattr(torch.compiler, "is_exporting", None)
+    return torch.jit.is_tracing() or (exporting is not None and exporting())
+
+
 def run(
     given: Given, options: Options, recorder: Recorder | None = None, backend: str = "auto"
-) -> tuple[Tensor, Tensor]:
-    """h_k for every step, and the last of them.
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """h_k for every step, and the last state.
 
     Args:
         given: inputs, initial state, weights and lengths.
@@ -56,94 +75,153 @@ def run(
         backend: one of `BACKENDS`.
 
     Returns:
-        Output [T, B, H] and the last state [1, B, H]: of the last step, or of the first where `options.reverse`.
+        Output [T, B, H] and the last state, each part [1, B, H]: of the last step, or of the first where `options.reverse`.
     """
-    _check_fit(given)
-    chosen = choose(backend, given.weight_hh)
-    if chosen == "reference":
-        return oracle.run(given, options, recorder)
-    if torch.compiler.is_compiling():
+    _check_fit(given, options)
+    chosen = choose(backend, given.weight_hh, options.mode)
+    if is_exporting():
+        return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
+    if torch.compiler.is_compiling() and chosen != "reference":
         return op.run(given, options, recorder, chosen)
+    if _is_transformed():
+        if options.alpha > 0 or options.clip_error is not None:
+            raise RuntimeError(
+                "alpha must be 0 and clip_error None under torch.func, vmap and forward-mode derivatives: "
+                "Ω is a part of backward(), which they do not call"
+            )
+        return oracle.run(given, options, None)
+    if chosen == "reference" or not _is_ordinary(given):
+        return oracle.run(given, options, recorder)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
     # One by one: autograd looks for tensors among the arguments, not inside them.
-    return cast(Any, _Recurrence).apply(*given, options, recorder, native if chosen == "native" else bptt)
+    output, *last = cast(Any, _Recurrence).apply(*given, options, recorder, ENGINES[options.mode, chosen])
+    return output, tuple(last)
 
 
-def _check_fit(given: Given) -> None:
+_ORDINARY = frozenset((Tensor, torch.nn.Parameter, NoneType))
+_dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)  # pyright: ignore[reportPrivateUsage]
+_functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
+
+
+def _is_ordinary(given: Given) -> bool:
+    """Whether all tensors hold their numbers themselves, and nobody watches or replaces torch's operations."""
+    return _dispatch_modes() == 0 and all(type(each) in _ORDINARY for each in given)
+
+
+def _is_transformed() -> bool:
+    """Whether torch.func, vmap or forward-mode differentiation is at work."""
+    if _functorch is not None and _functorch.peek_interpreter_stack() is not None:
+        return True
+    return torch.autograd.forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+
+
+def _is_batched(grads: tuple[Tensor | None, ...]) -> bool:
+    """Whether these are the gradients of several losses at once (`is_grads_batched`, vmap over backward)."""
+    if _functorch is None or _functorch.peek_interpreter_stack() is None:
+        return False
+    return any(grad is not None and _functorch.is_batchedtensor(grad) for grad in grads)
+
+
+def _check_fit(given: Given, options: Options) -> None:
     """The kernel reads memory as it is told to: parameters that were exchanged for others must still fit."""
-    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, _ = given
-    units, dtype, device = weight_hh.shape[0], weight_hh.dtype, weight_hh.device
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, _, c0 = given
+    dtype, device, units = weight_hh.dtype, weight_hh.device, weight_hh.shape[-1]
+    rows = GATES[options.mode] * units
     for name, tensor, shape in (
-        ("weight_hh", weight_hh, (units, units)),
-        ("weight_ih", weight_ih, (units, weight_ih.shape[-1])),
-        ("bias_ih", bias_ih, (units,)),
-        ("bias_hh", bias_hh, (units,)),
+        ("weight_hh", weight_hh, (rows, units)),
+        ("weight_ih", weight_ih, (rows, weight_ih.shape[-1])),
+        ("bias_ih", bias_ih, (rows,)),
+        ("bias_hh", bias_hh, (rows,)),
     ):
         if tensor is not None and (tensor.shape != shape or tensor.dtype != dtype or tensor.device != device):
-            raise ValueError(
+            raise WrongInputError(
                 f"{name} must be {dtype} of shape {shape} on {device} to fit the layer, "
                 f"not {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
             )
-    for name, tensor in (("the layer's input", inputs), ("h0", h0)):
+    if inputs.dim() == 3 and inputs.shape[2] != weight_ih.shape[1]:
+        raise WrongInputError(
+            f"weight_ih must have {inputs.shape[2]} columns to fit the input, not {weight_ih.shape[1]}"
+        )
+    for name, tensor in (("the layer's input", inputs), ("h0", h0), ("c0", c0)):
         if tensor is not None and tensor.dtype != dtype and tensor.is_floating_point():
-            raise ValueError(f"{name} must have the dtype of weight_hh, {dtype}, not {tensor.dtype}")
+            raise WrongInputError(f"{name} must have the dtype of weight_hh, {dtype}, not {tensor.dtype}")
 
 
 class _Recurrence(torch.autograd.Function):
-    """BPTT by hand. `engine` is the module that computes: `native` or `bptt`."""
+    """BPTT by hand. `engine` is the module that computes."""
 
     @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *arguments: Any) -> Any:
         *tensors, options, recorder, engine = arguments
-        saved, last = engine.forward(Given(*tensors), options)
-        ctx.save_for_backward(*saved)
+        given = Given(*tensors)
+        saved: Saved
+        saved, last = engine.forward(given, options)
+        # The output may be changed in place by whoever gets it. An alias shares its version counter and no graph: a changed
+        # output is noticed, and computed again. Where somebody keeps saved tensors elsewhere (checkpoints, off-loading), it goes
+        # with the others.
+        keeps_itself = not _saved_tensors_are_kept_elsewhere()
+        ctx.output = saved.output.detach() if keeps_itself else None
+        ctx.version = None if saved.output.is_inference() else saved.output._version
+        ctx.save_for_backward(*given, saved.activation, saved.memory, None if keeps_itself else saved.output)
         ctx.options, ctx.recorder, ctx.engine = options, recorder, engine
         ctx.set_materialize_grads(False)  # a gradient of None is a whole tensor that need not be read
-        return saved.output, last
+        return (saved.output, *last)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        grad_output, grad_last = grads
-        saved = Saved(*ctx.saved_tensors)
-        needs = ctx.needs_input_grad
-        wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5])
-        options, recorder = ctx.options, ctx.recorder
-        with _plainly(saved.output):
-            found: Gradients = ctx.engine.backward(saved, grad_output, grad_last, options, wanted, recorder)
-        if recorder is not None:
-            recorder.record(found.measured, options, saved.lengths)
-        inputs, h0, weight_ih, weight_hh, bias, _ = found
-        gradients = (inputs, h0, weight_ih, weight_hh, bias if needs[4] else None, bias if needs[5] else None)
-        if torch.is_grad_enabled():  # create_graph=True: whoever differentiates these again must hear that they can't
-            gradients = cast(Any, _NotTwice).apply(gradients, grad_output, grad_last, *saved[:4])
-        return (*gradients, None, None, None, None)
+        *tensors, activation, memory, output = ctx.saved_tensors
+        given, options, recorder, needs = Given(*tensors), ctx.options, ctx.recorder, ctx.needs_input_grad
+        if torch.is_grad_enabled() or _is_batched(grads):
+            return (*_by_oracle(given, options, recorder, grads, needs), None, None, None)
+        if output is None:
+            output, ctx.output = ctx.output, None  # freed with the graph's other tensors
+        wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
+        with _plainly(given.weight_hh):
+            if output is None or output._version != ctx.version:  # a second backward pass, or changed in place
+                output = ctx.engine.forward(given, options)[0].output
+            inputs, h0, weight_ih, weight_hh, _, _, lengths, c0 = given
+            saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
+            found: Gradients = ctx.engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
+            if recorder is not None and found.measured is not None:
+                recorder.record(found.measured, options, lengths, fault.find(found.measured, options, inputs, output))
+        bias_hh = found.bias if found.bias_hh is None else found.bias_hh
+        biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)
+        return found.inputs, found.h0, found.weight_ih, found.weight_hh, *biases, None, found.c0, None, None, None
+
+
+def _saved_tensors_are_kept_elsewhere() -> bool:
+    ask: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # pyright: ignore[reportPrivateUsage]
+    return ask is None or ask(False) is not None
+
+
+def _by_oracle(
+    given: Given, options: Options, recorder: Recorder | None, grads: tuple[Tensor | None, ...], needs: Any
+) -> list[Tensor | None]:
+    """The gradients of `given`, as functions of it and of `grads` that can be differentiated again."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # Aliases: where one of them was computed from another, the way between them is not a part of this pass.
+        aliases = Given(*(each if each is None or not need else each.view_as(each) for each, need in zip(given, needs)))
+        output, last = oracle.run(aliases, options, recorder)
+        reached = [index for index, grad in enumerate(grads) if grad is not None]
+        results, leaves = (output, *last), [each for each, need in zip(aliases, needs) if need]
+        if not reached:
+            return [None] * len(given)
+        found = torch.autograd.grad(
+            [results[index] for index in reached],
+            leaves,
+            [grads[index] for index in reached],
+            create_graph=again,
+            allow_unused=True,
+        )
+    each_found = iter(found)
+    return [next(each_found) if need else None for _, need in zip(given, needs)]
 
 
 _NOTHING = contextlib.nullcontext()
 
 
 def _plainly(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Whatever backward() was called under: no graph of it is made, and its dtype stays."""
-    if is_autocast(tensor):
-        both = contextlib.ExitStack()
-        both.enter_context(torch.no_grad())
-        both.enter_context(torch.autocast(tensor.device.type, enabled=False))
-        return both
-    return torch.no_grad() if torch.is_grad_enabled() else _NOTHING
-
-
-class _NotTwice(torch.autograd.Function):
-    """Passes gradients on; refuses to be differentiated, where silence would mean wrong numbers."""
-
-    @staticmethod
-    def forward(ctx: Any, gradients: tuple[Tensor | None, ...], *came_from: Tensor | None) -> Any:
-        # What they came from makes them depend on it, which is all that autograd needs to know to come here.
-        return tuple(None if each is None else each.clone() for each in gradients)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(
-            "steadygrad.RNN can't be differentiated twice with backend 'torch' or 'native'; "
-            "use backend='reference' for that"
-        )
+    """Whatever backward() was called under: its dtype stays."""
+    return torch.autocast(tensor.device.type, enabled=False) if is_autocast(tensor) else _NOTHING
