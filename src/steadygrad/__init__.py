@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from .clip import nonfinite_parameters as nonfinite_parameters
     from .flow import GradientFlow as GradientFlow
     from .regularizer import omega as omega
+    from .layers.convert import convert as convert
+    from .layers.convert import revert as revert
     from .layers.gru import GRU as GRU
     from .layers.learned_state import LearnedState as LearnedState
     from .layers.lstm import LSTM as LSTM
+    from .layers.recurrent import Recurrent as Recurrent
     from .layers.rnn import RNN as RNN
 
 __version__ = "0.1.0"
@@ -49,6 +52,9 @@ _HOME = {
     "LSTM": "layers.lstm",
     "RNN": "layers.rnn",
     "LearnedState": "layers.learned_state",
+    "Recurrent": "layers.recurrent",
+    "convert": "layers.convert",
+    "revert": "layers.convert",
 }
 
 

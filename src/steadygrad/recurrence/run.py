@@ -33,6 +33,11 @@ ENGINES: dict[tuple[str, str], ModuleType] = {
     ("LSTM", "torch"): gated_bptt,
 }
 
+NO_OMEGA_HERE = (
+    "alpha must be 0 and clip_error None under torch.func, vmap and forward-mode derivatives: Ω is a part of backward(), "
+    "which they do not call"
+)
+
 NATIVE_UNITS = 1024
 """`auto` leaves larger layers to torch's own matrix products: measured by benchmarks/crossover.py, the kernel is quicker up
 to here at batches of 1 to 32, and slower from 1,536 units on at batches of 32 and more."""
@@ -83,12 +88,9 @@ def run(
         return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
     if torch.compiler.is_compiling() and chosen != "reference":
         return op.run(given, options, recorder, chosen)
-    if _is_transformed():
+    if is_transformed():
         if options.alpha > 0 or options.clip_error is not None:
-            raise RuntimeError(
-                "alpha must be 0 and clip_error None under torch.func, vmap and forward-mode derivatives: "
-                "Ω is a part of backward(), which they do not call"
-            )
+            raise RuntimeError(NO_OMEGA_HERE)
         return oracle.run(given, options, None)
     if chosen == "reference" or not _is_ordinary(given):
         return oracle.run(given, options, recorder)
@@ -109,7 +111,7 @@ def _is_ordinary(given: Given) -> bool:
     return _dispatch_modes() == 0 and all(type(each) in _ORDINARY for each in given)
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether torch.func, vmap or forward-mode differentiation is at work."""
     if _functorch is not None and _functorch.peek_interpreter_stack() is not None:
         return True
