@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Sequence
 from ctypes import c_double, c_int, c_int32, c_int64, c_void_p
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -61,10 +62,10 @@ def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor, Tensor
     output, last = torch.empty(steps, batch, hidden, dtype=dtype), torch.empty(1, batch, hidden, dtype=dtype)
     last_c = torch.empty_like(last) if options.mode == "LSTM" else None
     saved = Saved(
-        inputs.contiguous(),
+        _row_major(inputs),
         _row_major(given.h0),
-        given.weight_ih.contiguous(),
-        weight_hh.contiguous(),
+        _row_major(given.weight_ih),
+        _row_major(weight_hh),
         _row_major(given.lengths),
         output,
         torch.empty(steps, batch, gates * hidden, dtype=dtype),
@@ -161,8 +162,14 @@ def _problem(saved: Saved, options: Options) -> _GatedProblem:
     )
 
 
+@overload
+def _row_major(tensor: Tensor) -> Tensor: ...
+@overload
+def _row_major(tensor: None) -> None: ...
 def _row_major(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
+    if tensor is None:
+        return None
+    return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
 
 
 def _pointer(name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> int | None:
@@ -171,7 +178,8 @@ def _pointer(name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torc
         return None
     size = math.prod(shape) * tensor.element_size()
     if (
-        type(tensor) in (Tensor, torch.nn.Parameter)  # another type may have no memory, or memory that means something else
+        type(tensor)
+        in (Tensor, torch.nn.Parameter)  # another type may have no memory, or memory that means something else
         and tensor.shape == shape
         and tensor.dtype == dtype
         and tensor.is_cpu
