@@ -41,7 +41,7 @@ template <class T> struct GatedPartial {  // one slice's share of the weight gra
   }
 };
 
-template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk
+template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk; what lies behind the end of a row is never used
   int64_t state_row, row, input_row, entries;
   T* states;  // [2 rows of a chunk, state_row]: h, and behind its rows w
   T* gamma;   // [rows of a chunk, row]: gamma, then in its place the errors that W_ih sees
@@ -113,7 +113,7 @@ template <class T> StateError<T> state_error(const Rows<T>& rows, const T* arriv
   return {arrived, direct, p.hidden, T(p.clip_error), p.clip_error < 1e300 && !held(p, time, rows.slice.first + r)};
 }
 
-// One row of the sums' right-hand factors. `gamma` is read where kOmega, and then holds what W_ih sees.
+// One row of the sums' right-hand factors. `gamma` is read where kOmega, and then holds what W_ih sees; `sums` may be null.
 template <class T, class Cell, bool kOmega>
 void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, const T* w, double factor, T* gamma, T* sums, T* errors) {
   const int64_t H = kept.hidden;
@@ -127,7 +127,7 @@ void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, 
     }
     for (int gate = 0; gate < Cell::kGates; ++gate) {
       store_row(gamma + gate * H, cell.input_error(found, gate), j, H);
-      store_row(sums + gate * H, found[gate] + P[gate], j, H);
+      if (sums) store_row(sums + gate * H, found[gate] + P[gate], j, H);
       if (!Cell::kHasMemory) store_row(errors + gate * H, found[gate], j, H);
     }
   }
@@ -168,10 +168,10 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
       const Kept<T> kept = rows.kept(step, r);
       T* h = room.states + (at + r) * room.state_row;
       for (int64_t j = 0; j < H; j += kWidth<T>) store(h + j, kept.h(j));
-      T *gamma = input_errors + r * room.row, *sums = room.sums + r * room.row, *errors = room.errors + r * room.row;
+      T *gamma = input_errors + r * room.row, *sums = omega ? room.sums + r * room.row : nullptr, *errors = room.errors + r * room.row;
       if (held(p, time_of(p, step), slice.first + r)) {
         __builtin_memset(gamma, 0, N * sizeof(T));
-        __builtin_memset(sums, 0, N * sizeof(T));
+        if (sums) __builtin_memset(sums, 0, N * sizeof(T));
         __builtin_memset(errors, 0, N * sizeof(T));
         continue;
       }
@@ -183,21 +183,21 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
     }
     const T* const errors = Cell::kHasMemory ? input_errors : room.errors;
     const auto row_of = [&](const T* first) {
-      return [=, &room](int64_t r) { return [=, &room](int64_t j) { return load_row(first + r * room.row, j, N); }; };
+      return [=, &room](int64_t r) { return [row = first + r * room.row](int64_t j) { return load(row + j); }; };
     };
     if (p.grad_weight_hh) {
       pack_step<T>(at, R, depth, N, room.panels, row_of(omega ? room.sums : errors));
       if (omega) pack_step<T>(count + at, R, depth, N, room.panels, row_of(errors));
     }
-    const auto add_rows = [&](T* total, const T* first, int64_t from) {
-      for (int64_t j = from; j < N; j += kWidth<T>) {
-        Vector<T> sums = load_row(total, j, N);
-        for (int64_t r = 0; r < R; ++r) sums += load_row(first + r * room.row, j, N);
-        store_row(total, sums, j, N);
+    const auto add_rows = [&](T* total, const T* first) {
+      for (int64_t j = 0; j < N; j += kWidth<T>) {
+        Vector<T> sums = load(total + j);
+        for (int64_t r = 0; r < R; ++r) sums += load(first + r * room.row + j);
+        store(total + j, sums);
       }
     };
-    if (p.grad_bias) add_rows(partial.bias_ih, input_errors, 0);
-    if (p.grad_bias_hh) add_rows(partial.bias_hh, errors, 0);
+    if (p.grad_bias) add_rows(partial.bias_ih, input_errors);
+    if (p.grad_bias_hh) add_rows(partial.bias_hh, errors);
   }
   if (p.grad_weight_hh)
     add_outer<T>(H, N, depth, room.states, room.state_row, room.panels, partial.hh, partial.row, H > kWide ? room.blocks : nullptr);
@@ -206,7 +206,7 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
     for (int64_t row = 0; row < count; ++row) {
       const int64_t step = begin + row / R;
       T* total = partial.ih + p.tokens[time_of(p, step) * p.batch + slice.first + row % R] * partial.row;
-      for (int64_t j = 0; j < N; j += kWidth<T>) store_row(total, load_row(total, j, N) + load_row(room.gamma + row * room.row, j, N), j, N);
+      for (int64_t j = 0; j < N; j += kWidth<T>) store(total + j, load(total + j) + load(room.gamma + row * room.row + j));
     }
   } else if (p.grad_weight_ih) {
     for (int64_t step = begin; step < end; ++step)
@@ -214,7 +214,7 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
     if (I <= SG_ROWS) {
       add_narrow_outer<T>(I, padded<T>(N), count, room.inputs, I, room.gamma, room.row, partial.ih, partial.row);
     } else {
-      pack_step<T>(0, count, count, N, room.panels, [&](int64_t r) { return [=, &room](int64_t j) { return load_row(room.gamma + r * room.row, j, N); }; });
+      pack_step<T>(0, count, count, N, room.panels, [&](int64_t r) { return [row = room.gamma + r * room.row](int64_t j) { return load(row + j); }; });
       add_outer<T>(I, N, count, room.inputs, I, room.panels, partial.ih, partial.row, I > kWide ? room.blocks : nullptr);
     }
   }
