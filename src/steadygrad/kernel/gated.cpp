@@ -151,7 +151,8 @@ template <class T, class Cell> struct Sweep {
  private:
   void fill(T* to, const T* from) const {
     for (int64_t r = 0; r < R; ++r)
-      for (int64_t j = 0; j < P; j += kWidth<T>) store(to + r * P + j, from && j < H ? load_row(from + (slice.first + r) * H, j, H) : V{});
+      for (int64_t j = 0; j < P; j += kWidth<T>)
+        store(to + r * P + j, from ? load_row(from + (slice.first + r) * H, j, H) : V{});
   }
   void hand_out(const T* from, T* to) const {
     for (int64_t r = 0; r < R; ++r)
@@ -198,9 +199,9 @@ template <class T, class Cell> struct Sweep {
     if (!p.error_sq) return;
     // Both parts of the state in one row of 2 P entries.
     const int64_t n = Cell::kHasMemory ? 2 * P : P;
-    const double error_sq = square_of<T>(sum<T>(error_sums), n, [&](int64_t j) { return j < P ? error(j) : error_c(j - P); });
-    const double back_sq = square_of<T>(sum<T>(back_sums), n, [&](int64_t j) { return j < P ? load(v + j) : load(v_c + j - P); });
-    record(step, r, error_sq, back_sq);
+    const auto of_error = [&](int64_t j) { return j < P ? error(j) : error_c(j - P); };
+    const auto of_back = [&](int64_t j) { return j < P ? load(v + j) : load(v_c + j - P); };
+    record(step, r, square_of<T>(sum<T>(error_sums), n, of_error), square_of<T>(sum<T>(back_sums), n, of_back));
   }
 
   // The squared norm of the step's error, and of what the step after it sent here, which is written down with the sender.

@@ -6,22 +6,9 @@
 // the gates, w, gamma = w W_hh^T and P are worked out while the chunk is in the cache, and each product runs over all of its
 // rows. The sums are kept as their transpose, whose rows are long: fewer lanes of its vectors stand empty.
 #pragma once
-#include "gated.hpp"
-#include "gated_cells.hpp"
-#include "slices.hpp"
+#include "gated_rows.hpp"
 
 namespace {
-
-using steadygrad::count_slices;
-using steadygrad::GatedProblem;
-using steadygrad::Shared;
-
-// Entries from row to row of a buffer [.., n]: rows that lie a multiple of 1 KiB apart would share a few places in the cache.
-template <class T> int64_t apart(int64_t n) {
-  return padded<T>(n) * int64_t(sizeof(T)) % 1024 == 0 ? padded<T>(n) + kWidth<T> : padded<T>(n);
-}
-// The same for rows of all gates, from any of which a whole vector may be read at any unit.
-template <class T> int64_t gates_apart(const GatedProblem& p) { return apart<T>((p.gates - 1) * p.hidden + padded<T>(p.hidden)); }
 
 // With Omega two rows enter the sum for each pair, so half as many pairs fill the cache.
 int64_t gated_chunk(const GatedProblem& p) { return p.hidden > kWide && !(p.alpha > 0) ? 192 : 96; }
@@ -41,7 +28,7 @@ template <class T> struct GatedPartial {  // one slice's share of the weight gra
   }
 };
 
-template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk; what lies behind the end of a row is never used
+template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk; what lies past a row's end is never used
   int64_t state_row, row, input_row, entries;
   T* states;  // [2 rows of a chunk, state_row]: h, and behind its rows w
   T* gamma;   // [rows of a chunk, row]: gamma, then in its place the errors that W_ih sees
@@ -71,51 +58,10 @@ template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk
   }
 };
 
-// Where the rows of one slice are found.
-template <class T> struct Rows {
-  const GatedProblem& p;
-  const Slice& slice;
-  const T* at(const void* tensor, int64_t time, int64_t width) const {
-    return static_cast<const T*>(tensor) + (time * p.batch + slice.first) * width;
-  }
-  // h or c before a step; null: zeros
-  const T* before(const void* tensor, const void* first, int64_t step) const {
-    if (step > 0) return at(tensor, time_of(p, step - 1), p.hidden);
-    return first ? at(first, 0, p.hidden) : nullptr;
-  }
-  Kept<T> kept(int64_t step, int64_t r) const {
-    const int64_t H = p.hidden, time = time_of(p, step);
-    const T* h = before(p.output, p.h0, step);
-    const T* c = p.gates == 4 ? before(p.memory, p.c0, step) : nullptr;
-    return {at(p.activation, time, p.gates * H) + r * p.gates * H, at(p.memory, time, H) + r * H,
-            at(p.output, time, H) + r * H, h ? h + r * H : nullptr, c ? c + r * H : nullptr, H};
-  }
-};
-
-// The error of a state: what arrived from the step after it (padded), and its own of the loss, clipped.
-template <class T> struct StateError {
-  const T *arrived, *direct;  // direct: null for none
-  int64_t hidden;
-  T clip;
-  bool clips;
-  Vector<T> operator()(int64_t j) const {
-    Vector<T> e = load(arrived + j);
-    if (direct) e += load_row(direct, j, hidden);
-    return clips ? limited(e) : e;
-  }
-  Vector<T> limited(Vector<T> e) const { return e > clip ? splat(clip) : e < -clip ? splat(-clip) : e; }
-};
-
-template <class T> StateError<T> state_error(const Rows<T>& rows, const T* arrived, int64_t step, int64_t r) {
-  const GatedProblem& p = rows.p;
-  const int64_t time = time_of(p, step);
-  const T* direct = p.grad_output ? rows.at(p.grad_output, time, p.hidden) + r * p.hidden : nullptr;
-  return {arrived, direct, p.hidden, T(p.clip_error), p.clip_error < 1e300 && !held(p, time, rows.slice.first + r)};
-}
-
 // One row of the sums' right-hand factors. `gamma` is read where kOmega, and then holds what W_ih sees; `sums` may be null.
 template <class T, class Cell, bool kOmega>
-void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, const T* w, double factor, T* gamma, T* sums, T* errors) {
+void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, const T* w, double factor, T* gamma, T* sums,
+                   T* errors) {
   const int64_t H = kept.hidden;
   for (int64_t j = 0; j < H; j += kWidth<T>) {
     const Cell cell(kept, j, error(j), d ? load(d + j) : Vector<T>{}, std::integral_constant<bool, kOmega>());
@@ -133,8 +79,9 @@ void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, 
   }
 }
 
-template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, const Shared& s, const Slice& slice, const ChunkRoom<T>& room,
-                                                     const GatedPartial<T>& partial, int64_t begin, int64_t end) {
+template <class T, class Cell>
+void chunk_of_weights(const GatedProblem& p, const Shared& s, const Slice& slice, const ChunkRoom<T>& room,
+                      const GatedPartial<T>& partial, int64_t begin, int64_t end) {
   const int64_t H = p.hidden, I = p.inputs, N = Cell::kGates * H, P = padded<T>(H), R = slice.rows, count = (end - begin) * R;
   const Rows<T> rows{p, slice};
   const T* arrived = static_cast<const T*>(s.errors) + slice.first * p.steps * P;
@@ -168,7 +115,8 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
       const Kept<T> kept = rows.kept(step, r);
       T* h = room.states + (at + r) * room.state_row;
       for (int64_t j = 0; j < H; j += kWidth<T>) store(h + j, kept.h(j));
-      T *gamma = input_errors + r * room.row, *sums = omega ? room.sums + r * room.row : nullptr, *errors = room.errors + r * room.row;
+      T *gamma = input_errors + r * room.row, *errors = room.errors + r * room.row;
+      T* sums = omega ? room.sums + r * room.row : nullptr;
       if (held(p, time_of(p, step), slice.first + r)) {
         __builtin_memset(gamma, 0, N * sizeof(T));
         if (sums) __builtin_memset(sums, 0, N * sizeof(T));
@@ -178,7 +126,8 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
       const StateError<T> error = state_error(rows, arrived + (step * R + r) * P, step, r);
       const T* d_row = d ? d + (step * R + r) * P : nullptr;
       const double factor = factor_of(step, r);
-      if (factor != 0) row_of_errors<T, Cell, true>(kept, error, d_row, w + (at + r) * room.state_row, factor, gamma, sums, errors);
+      const T* w_row = w + (at + r) * room.state_row;
+      if (factor != 0) row_of_errors<T, Cell, true>(kept, error, d_row, w_row, factor, gamma, sums, errors);
       else row_of_errors<T, Cell, false>(kept, error, d_row, nullptr, 0.0, gamma, sums, errors);
     }
     const T* const errors = Cell::kHasMemory ? input_errors : room.errors;
@@ -200,7 +149,8 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
     if (p.grad_bias_hh) add_rows(partial.bias_hh, errors);
   }
   if (p.grad_weight_hh)
-    add_outer<T>(H, N, depth, room.states, room.state_row, room.panels, partial.hh, partial.row, H > kWide ? room.blocks : nullptr);
+    add_outer<T>(H, N, depth, room.states, room.state_row, room.panels, partial.hh, partial.row,
+                 H > kWide ? room.blocks : nullptr);
 
   if (p.grad_weight_ih && p.tokens) {
     for (int64_t row = 0; row < count; ++row) {
@@ -214,7 +164,8 @@ template <class T, class Cell> void chunk_of_weights(const GatedProblem& p, cons
     if (I <= SG_ROWS) {
       add_narrow_outer<T>(I, padded<T>(N), count, room.inputs, I, room.gamma, room.row, partial.ih, partial.row);
     } else {
-      pack_step<T>(0, count, count, N, room.panels, [&](int64_t r) { return [row = room.gamma + r * room.row](int64_t j) { return load(row + j); }; });
+      pack_step<T>(0, count, count, N, room.panels,
+                   [&](int64_t r) { return [row = room.gamma + r * room.row](int64_t j) { return load(row + j); }; });
       add_outer<T>(I, N, count, room.inputs, I, room.panels, partial.ih, partial.row, I > kWide ? room.blocks : nullptr);
     }
   }

@@ -71,7 +71,8 @@ struct Shared {
 struct Kernel {
   const char* name;
   void (*sizes_forward)(const Problem&, int64_t bytes[3]);   // forward_hh, forward_ih, bias
-  void (*sizes_backward)(const Problem&, int64_t bytes[6]);  // backward_hh, backward_ih, errors, directions, partial, forward_hh
+  // backward_hh, backward_ih, errors, directions, partial, forward_hh
+  void (*sizes_backward)(const Problem&, int64_t bytes[6]);
   void (*pack_forward)(const Problem&, Shared&);
   void (*pack_backward)(const Problem&, Shared&);
   void (*forward)(const Problem&, const Shared&, int64_t slice, void* scratch);
