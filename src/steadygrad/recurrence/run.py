@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, op, oracle
+from . import bptt, fault, gated_bptt, native, native_gated, op, oracle
 from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
@@ -30,7 +30,9 @@ ENGINES: dict[tuple[str, str], ModuleType] = {
     ("RNN", "torch"): bptt,
     ("RNN", "native"): native,
     ("GRU", "torch"): gated_bptt,
+    ("GRU", "native"): native_gated,
     ("LSTM", "torch"): gated_bptt,
+    ("LSTM", "native"): native_gated,
 }
 
 NO_OMEGA_HERE = (
@@ -48,7 +50,7 @@ def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
     if backend == "native" and not native.is_built():
         raise RuntimeError(native.HOW_TO_GET_IT)
     if backend in ("auto", "native"):
-        fits = (mode, "native") in ENGINES and weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
+        fits = weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
         small = backend == "native" or weight_hh.shape[1] <= NATIVE_UNITS
         return "native" if fits and small and native.is_built() else "torch"
     return backend
