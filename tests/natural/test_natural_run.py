@@ -223,3 +223,15 @@ def test_threads_are_put_back(text_path: str, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     run(of_text(text_path, threads=before + 1), tmp_path / "run", progress="none", epochs=1)
     assert torch.get_num_threads() == before
+
+
+def test_weights_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    # large enough for torch's own products and sums to split over threads
+    path = tmp_path / "text.txt"
+    path.write_text("the gradient neither explodes nor vanishes, " * 400)
+    for threads in (1, 2):
+        config = of_text(str(path), hidden=256, steps=50, epochs=1, threads=threads)
+        run(config, tmp_path / f"{threads}", progress="none")
+    one, two = (natural.load(tmp_path / f"{threads}").model.state_dict() for threads in (1, 2))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert natural.evaluate(tmp_path / "1", layer_threads=2) == natural.evaluate(tmp_path / "1")

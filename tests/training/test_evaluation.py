@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from steadygrad.training import Network, RunConfig, evaluate, load, run
 from steadygrad.training.evaluation import STATES, _portions, score
@@ -113,3 +114,32 @@ def test_weights_of_another_network_are_refused_by_name(small: RunConfig, tmp_pa
     (tmp_path / "one" / "weights.safetensors").write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"weights.safetensors does not hold the weights of this run"):
         load(tmp_path / "one")
+
+
+def test_a_flipped_byte_in_the_weights_is_refused_by_name(small: RunConfig, tmp_path: Path) -> None:
+    run(small, tmp_path / "run", progress="none", max_updates=1)
+    path = tmp_path / "run" / "weights.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"weights.safetensors is altered: its checksum does not fit its weights"):
+        load(tmp_path / "run")
+
+
+def test_weights_of_a_run_before_there_was_a_checksum_are_read(small: RunConfig, tmp_path: Path) -> None:
+    run(small, tmp_path / "run", progress="none", max_updates=1)
+    path = tmp_path / "run" / "weights.safetensors"
+    before = evaluate(tmp_path / "run", 12, 100)
+    save_file(load_file(path), path, {"task": small.task})
+    assert evaluate(tmp_path / "run", 12, 100) == before
+
+
+def test_the_error_does_not_depend_on_threads(small: RunConfig, tmp_path: Path) -> None:
+    run(small, tmp_path / "run", progress="none", max_updates=1)
+    assert evaluate(tmp_path / "run", 12, 100, layer_threads=2) == evaluate(tmp_path / "run", 12, 100)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5])
+def test_a_seed_that_cannot_be_is_refused(seed: Any) -> None:
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, not"):
+        evaluate(network("temporal-order"), 20, 10, seed)

@@ -84,7 +84,11 @@ SETTINGS: dict[str, tuple[Any, str, str]] = {
     "polish": (float, "X", "polish for so many times the updates until success"),
     "backend": (str, "NAME", "auto, native, torch or reference"),
     "dtype": (str, "NAME", "float32 or float64"),
-    "threads": (int, "N", "threads (small networks run best on one)"),
+    "threads": (
+        int,
+        "N",
+        "threads of the recurrent layer (small networks run best on one); results do not depend on them",
+    ),
 }
 
 

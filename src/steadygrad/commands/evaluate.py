@@ -38,18 +38,16 @@ def add(subparsers: Any) -> None:
     tasks.add_argument("--seed", type=int, metavar="N", help="of the sequences (0)")
     natural = parser.add_argument_group("a run on music or text")
     natural.add_argument("--split", metavar="NAME", help="train, valid or test (test)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads (1)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Test."""
-    import torch
-
     from .. import checks, natural
 
-    torch.set_num_threads(checks.whole("--threads", args.threads))
+    checks.whole("--threads", args.threads)
     given = {name for name in ("length", "sequences", "seed", "split") if getattr(args, name) is not None}
     if natural.holds_run(args.directory):
         arguments.refuse(given, ("split",), f"with {args.directory}, a run on music or text")
@@ -65,7 +63,7 @@ def _task(args: argparse.Namespace, given: set[str]) -> int:
     lengths = args.length or [network.config.length]
     sequences = SEQUENCES if args.sequences is None else args.sequences
     seed = SEED if args.seed is None else args.seed
-    found = [training.evaluate(network, each, sequences, seed) for each in lengths]
+    found = [training.evaluate(network, each, sequences, seed, args.threads) for each in lengths]
     print(json.dumps(found, indent=1) if args.json else table(found))
     return 0
 
@@ -74,7 +72,7 @@ def _natural(args: argparse.Namespace) -> int:
     from .. import natural
 
     split = args.split or SPLIT
-    figure = natural.evaluate(args.directory, split)
+    figure = natural.evaluate(args.directory, split, args.threads)
     unit = natural.UNITS[natural.read_config(args.directory).is_text]
     if args.json:
         print(json.dumps({"split": split, "figure": figure, "unit": unit}, indent=1))

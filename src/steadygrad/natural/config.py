@@ -38,7 +38,8 @@ class NaturalConfig(Settings):
         lr_schedule, alpha_schedule: a name of schedule.py. Its t counts epochs, and `epochs` is where it ends.
         epochs, max_seconds: where to stop.
         patience: stop after so many epochs without a better validation; None is never.
-        backend, dtype, threads: how it is computed. Other threads may round differently.
+        backend, dtype, threads: how it is computed. `threads` are those of the recurrent layer, whose
+            kernel gives the same bits on any number of them; all else runs on one.
 
     Example:
         >>> config = NaturalConfig("nottingham", "sgd-c", threshold=8.0, lr=1.0)

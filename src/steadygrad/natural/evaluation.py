@@ -13,7 +13,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..checks import one_of
+from ..checks import one_of, whole
+from ..training.threads import threads
 from .corpus import SPLITS, Corpus, open_corpus
 from .learner import Tally
 from .network import Network
@@ -42,12 +43,13 @@ def figure(network: Network, corpus: Corpus, split: str, pulse: Callable[[], Non
     return tally.mean * corpus.per_nat
 
 
-def evaluate(directory: str | Path, split: str = "test") -> float:
+def evaluate(directory: str | Path, split: str = "test", layer_threads: int = 1) -> float:
     """The figure of merit of a run's best weights.
 
     Args:
         directory: the run's folder.
         split: 'train', 'valid' or 'test'.
+        layer_threads: of the recurrent layer; the result does not depend on them.
 
     Returns:
         The negative log-likelihood a step in nats (music), or bits a character (text). Lower is better.
@@ -58,4 +60,6 @@ def evaluate(directory: str | Path, split: str = "test") -> float:
     trained = load(directory)
     corpus = open_corpus(trained.config)
     verify_data(Path(directory), corpus)
-    return figure(trained.model, corpus, split)
+    trained.model.threads = whole("threads", layer_threads)
+    with threads(1):
+        return figure(trained.model, corpus, split)

@@ -69,6 +69,7 @@ class Learner:
     def __init__(self, config: NaturalConfig, corpus: Corpus) -> None:
         self.config, self.corpus = config, corpus
         self.network = Network(config, corpus.width)
+        self.network.threads = config.threads
         self.descent = Descent(
             self.network.trained(), config.optimizer, config.lr, config.momentum, config.threshold, config.nonfinite
         )

@@ -174,6 +174,7 @@ class Loop(Work[NaturalResult]):
         if not best.epoch:
             return {}
         network = Network(self.config, self.corpus.width)
+        network.threads = self.config.threads
         network.load_state_dict(best.weights)
         return {split: figure(network, self.corpus, split, self._pulse) for split in ("train", "test")}
 

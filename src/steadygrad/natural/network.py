@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from ..data import Chunk
 from ..training.network import draw, layers
+from ..training.threads import threads
 from .config import NaturalConfig
 
 
@@ -53,6 +54,7 @@ class Network(nn.Module):
     Attributes:
         config, width: as given.
         rnn, readout: the two layers.
+        threads: of the recurrent layer alone; None is torch's own number.
 
     Example:
         >>> network = Network(NaturalConfig("ptb", "sgd", hidden=10), width=50)
@@ -66,6 +68,7 @@ class Network(nn.Module):
         super().__init__()
         self.config, self.width = config, width
         self.rnn, self.readout = layers(config, width, config.hidden or 1, width, bias=config.bias)
+        self.threads: int | None = None
         self._dtype = self.rnn.weight_hh_l0.dtype
         self._cost = _characters if config.is_text else _notes
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
@@ -81,7 +84,8 @@ class Network(nn.Module):
         Returns:
             y [T, B, O] and the state [1, B, H].
         """
-        states, last = self.rnn(self._given(inputs), state)
+        with threads(self.threads):
+            states, last = self.rnn(self._given(inputs), state)
         return self.readout(states), last
 
     @torch.no_grad()
@@ -93,7 +97,8 @@ class Network(nn.Module):
             state: [B, H], from the chunk before; None begins anew.
         """
         rows = _Rows(chunk, state)
-        states, last = self.rnn(self._given(rows.inputs), rows.state)
+        with threads(self.threads):
+            states, last = self.rnn(self._given(rows.inputs), rows.state)
         y = self.readout(states.flatten(0, 1))
         nats, _ = self._cost(y, rows, None)
         return Read(nats, rows.predictions, rows.back(last))
@@ -107,7 +112,8 @@ class Network(nn.Module):
             chunk, state: as in `read`.
         """
         rows = _Rows(chunk, state)
-        states, last = self.rnn(self._given(rows.inputs), rows.state)
+        with threads(self.threads):
+            states, last = self.rnn(self._given(rows.inputs), rows.state)
         V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             h = states.flatten(0, 1)
@@ -119,7 +125,8 @@ class Network(nn.Module):
                 c.grad = dy.sum(0)
         for parameter in self._recurrent:
             parameter.grad = None
-        torch.autograd.backward(states, dh)
+        with threads(self.threads):
+            torch.autograd.backward(states, dh)
         return Read(nats, rows.predictions, rows.back(last.detach()))
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:

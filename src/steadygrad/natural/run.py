@@ -7,9 +7,10 @@ from pathlib import Path
 
 from .. import checks
 from ..training import checkpoint, files, folder
-from ..training.process import displays, interruptible, threads
+from ..training.process import displays, interruptible
 from ..training.progress import PROGRESS
 from ..training.run import CHECKPOINT_SECONDS
+from ..training.threads import threads
 from .config import NaturalConfig
 from .corpus import open_corpus
 from .loop import Loop
@@ -79,7 +80,7 @@ def run(
         result = NaturalResult.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
             return result
-        stack.enter_context(threads(config.threads))
+        stack.enter_context(threads(1))
         loop = Loop(config, corpus, directory, shown, checkpoint.latest(directory, config))
         stack.callback(loop.record.close)
         (directory / files.RESULT).unlink(missing_ok=True)

@@ -10,7 +10,6 @@ before it is used.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ def save(directory: Path, config: Settings, updates: int, tensors: dict[str, Ten
     folder = directory / files.CHECKPOINTS
     folder.mkdir(exist_ok=True)
     header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
-    header["sha256"] = _checksum(tensors, header)
+    header["sha256"] = files.checksum(tensors, header)
     path = folder / f"{updates:09d}.safetensors"
     files.write(path, files.safetensors().torch.save({name: t.contiguous() for name, t in tensors.items()}, header))
     for old in _all(folder)[KEPT:]:
@@ -94,7 +93,7 @@ def read(path: Path, config: Settings) -> tuple[dict[str, Tensor], dict[str, Any
         raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
     if header.get("format") != FORMAT:
         raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")
-    if header.pop("sha256", "") != _checksum(tensors, header):
+    if header.pop("sha256", "") != files.checksum(tensors, header):
         raise CheckpointError(f"{path} is refused, it is altered: its checksum does not fit")
     try:
         other = type(config).from_json(header["config"])
@@ -109,12 +108,3 @@ def read(path: Path, config: Settings) -> tuple[dict[str, Tensor], dict[str, Any
 def _all(folder: Path) -> list[Path]:
     """The checkpoints in `folder`, newest first."""
     return sorted(folder.glob("[0-9]*.safetensors"), reverse=True)
-
-
-def _checksum(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()

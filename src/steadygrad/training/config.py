@@ -47,7 +47,8 @@ class RunConfig(Settings):
         after_success: 'stop', or 'polish': train on at all lengths for `polish` times the updates so far, or until
             `check_sequences` of twice the longest length are all answered right, and keep the weights that solve the
             task and err least there.
-        backend, dtype, threads: how it is computed. Other threads may round differently.
+        backend, dtype, threads: how it is computed. `threads` are those of the recurrent layer, whose
+            kernel gives the same bits on any number of them; all else runs on one.
 
     Example:
         >>> config = RunConfig("temporal-order", "sgd-c", (50, 200), threshold=6.0, lr=0.001)

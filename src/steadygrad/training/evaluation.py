@@ -20,6 +20,7 @@ from ..tasks import Task
 from ..tasks.task import Regression
 from .files import load
 from .network import Network, stream
+from .threads import threads
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
 STATES = 2**24
@@ -68,7 +69,11 @@ def score(network: Network, length: tuple[int, int], sequences: int, generator: 
 
 
 def evaluate(
-    source: str | Path | Network, length: int | tuple[int, int], sequences: int = 10_000, seed: int = 0
+    source: str | Path | Network,
+    length: int | tuple[int, int],
+    sequences: int = 10_000,
+    seed: int = 0,
+    layer_threads: int = 1,
 ) -> dict[str, Any]:
     """The error of a trained network at a length, or over a range of lengths.
 
@@ -77,6 +82,7 @@ def evaluate(
         length: T, or (low, high) with both ends included.
         sequences: how many fresh sequences.
         seed: of these sequences; they are never those of the training, whatever its seed was.
+        layer_threads: of the recurrent layer; the result does not depend on them.
 
     Returns:
         A dict of `length` [low, high], `sequences`, `seed`, `error`, `errors` by criterion, and `loss`.
@@ -93,7 +99,10 @@ def evaluate(
     whole(f"length of {network.task.name}", low, low=network.task.minimum_length)
     whole("the longest length", high, low=low)
     whole("sequences", sequences)
-    found = score(network, (low, high), sequences, stream(seed, "evaluate", low, high))
+    whole("seed", seed, low=0)
+    network.threads = whole("threads", layer_threads)
+    with threads(1):
+        found = score(network, (low, high), sequences, stream(seed, "evaluate", low, high))
     return {
         "length": [low, high],
         "sequences": sequences,

@@ -13,6 +13,8 @@ A file is written beside its place and moved there: a reader sees the old one or
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -88,22 +90,43 @@ def read_settings(directory: str | Path, kind: type[Config]) -> Config:
         raise ConfigError([f"{path}: {fault}" for fault in error.faults]) from error
 
 
+def checksum(tensors: dict[str, torch.Tensor], header: dict[str, str]) -> str:
+    """The sha256 of tensors by name and of the header that goes with them."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
 def write_weights(path: Path, weights: dict[str, torch.Tensor], about: dict[str, str]) -> None:
-    """Put weights into a file that says whose they are."""
+    """Put weights into a file that says whose they are, with a sha256 over them and what is said."""
     from .. import __version__
 
     about = {**about, "steadygrad": __version__}
+    about["sha256"] = checksum(weights, about)
     write(path, safetensors().torch.save({name: each.contiguous() for name, each in weights.items()}, about))
 
 
 def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
-    """Give a network the best weights of the run in `directory`."""
+    """Give a network the best weights of the run in `directory`.
+
+    They are compared with the sha256 in the file; runs of version 0.1.0 have none there, and are read without.
+    """
     path = Path(directory) / WEIGHTS
+    library = safetensors()
     try:
-        network.load_state_dict(safetensors().torch.load(path.read_bytes()))
+        with library.safe_open(path, "pt") as file:
+            about: dict[str, str] = file.metadata() or {}
+            weights: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        said = about.pop("sha256", None)
+        if said is not None and said != checksum(weights, about):
+            raise ValueError(f"{path} is altered: its checksum does not fit its weights")
+        network.load_state_dict(weights)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is not there: the run has not come to its first check yet") from None
-    except (safetensors().SafetensorError, RuntimeError) as error:
+    except (library.SafetensorError, RuntimeError, OSError) as error:
         raise ValueError(f"{path} does not hold the weights of this run: {str(error).splitlines()[0]}") from error
 
 

@@ -53,6 +53,7 @@ class Learner:
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.network = Network(config)
+        self.network.threads = config.threads
         self.task = self.network.task
         self.generator = torch.Generator().manual_seed(config.seed)
         self.lengths = Curriculum(

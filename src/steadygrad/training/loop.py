@@ -172,5 +172,6 @@ class Loop(Work[Result]):
 
     def _test_best(self, weights: dict[str, Any]) -> Score:
         network = Network(self.config)
+        network.threads = self.config.threads
         network.load_state_dict(weights)
         return self.success.test_all(network, self.learner.updates)

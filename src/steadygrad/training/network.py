@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from .. import init, tasks
 from ..rnn.layer import RNN
 from .config import ConfigError, RunConfig
+from .threads import threads
 
 
 class Network(nn.Module):
@@ -36,6 +37,7 @@ class Network(nn.Module):
 
     Attributes:
         config, task: the run's settings, and the task it answers.
+        threads: of the recurrent layer alone; None is torch's own number.
         rnn, readout: the two layers.
 
     Example:
@@ -50,6 +52,7 @@ class Network(nn.Module):
         self.config = config
         self.task = task = tasks.get(config.task, **config.task_options)
         self.rnn, self.readout = layers(config, task.input_size, config.hidden or task.hidden_size, task.output_size)
+        self.threads: int | None = None
         self._dtype = self.rnn.weight_hh_l0.dtype
         self._regression = task.kind == "regression"
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
@@ -75,7 +78,8 @@ class Network(nn.Module):
             V.grad, c.grad = dy.t() @ h, dy.sum(0)
         for parameter in self._recurrent:
             parameter.grad = None
-        torch.autograd.backward(states, dh)
+        with threads(self.threads):
+            torch.autograd.backward(states, dh)
         return E
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -87,7 +91,8 @@ class Network(nn.Module):
         inputs = batch.inputs
         if inputs.is_floating_point() and inputs.dtype != self._dtype:
             inputs = inputs.to(self._dtype)
-        output, last = self.rnn(inputs)
+        with threads(self.threads):
+            output, last = self.rnn(inputs)
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
         return last if batch.steps.start == len(inputs) - 1 else output[batch.steps]
 

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from .progress import Display, Words, display
 
 
@@ -29,17 +27,6 @@ def displays(directory: Path, progress: str, tensorboard: bool, words: Words | N
 
         found.append(Board(directory / "tensorboard", words.unit))
     return found
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Compute on so many threads while this lasts."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

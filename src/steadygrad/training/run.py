@@ -9,9 +9,10 @@ from .. import checks
 from . import checkpoint, files, folder
 from .config import RunConfig
 from .loop import Loop
-from .process import displays, interruptible, threads
+from .process import displays, interruptible
 from .progress import PROGRESS
 from .result import Result
+from .threads import threads
 
 CHECKPOINT_SECONDS = 30.0
 
@@ -70,7 +71,7 @@ def run(
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
             return result
-        stack.enter_context(threads(config.threads))
+        stack.enter_context(threads(1))
         loop = Loop(config, directory, shown, checkpoint.latest(directory, config))
         stack.callback(loop.record.close)
         (directory / files.RESULT).unlink(missing_ok=True)
