@@ -1,7 +1,7 @@
 """Recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do.
 
-The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data`, `sg.training` and
-`sg.natural`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
+The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data` and
+`sg.experiments`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
 wait for it.
 """
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from . import analysis as analysis
     from . import data as data
     from . import dynamics as dynamics
+    from . import experiments as experiments
     from . import init as init
-    from . import natural as natural
     from . import tasks as tasks
-    from . import training as training
     from .clip import Auto as Auto
     from .clip import ClipStats as ClipStats
     from .clip import NormClipper as NormClipper
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "data", "dynamics", "init", "natural", "tasks", "training")
+_ROOMS = ("analysis", "data", "dynamics", "experiments", "init", "tasks")
 _HOME = {
     "Auto": "clip",
     "ClipStats": "clip",

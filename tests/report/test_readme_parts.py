@@ -16,7 +16,7 @@ def record(
 ) -> dict[str, Any]:
     result = {"solved": solved, "updates": 1000 * seed, "seconds": 1.0}
     beyond = {"400": 0.01 * seed, str(length[1]): error} if solved else {}
-    made = {"task": task, "length": list(length), "preset": "steady", "algorithm": algorithm, "result": result}
+    made = {"problem": task, "length": list(length), "preset": "steady", "algorithm": algorithm, "result": result}
     return {**made, "generalisation": beyond, "id": f"{task}_{length}_{algorithm}_{seed}"}
 
 

@@ -18,9 +18,9 @@ import pytest
 from pretended import contents, pretend
 
 from steadygrad import sweep
+from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep import Local
 from steadygrad.sweep.cell import DEATHS, Work
-from steadygrad.training import Result, RunConfig, files
 
 QUIET = {"progress": "none"}
 
@@ -68,7 +68,7 @@ def test_a_cell_that_was_not_tested_everywhere_is_tested_and_not_trained_again(
     assert {length: each["error"] for length, each in tested.items()} == {"20": 0.002, "40": 0.004}
 
 
-def fails_with_sgd(config: RunConfig, directory: Path, **options: Any) -> Result:
+def fails_with_sgd(config: Config, directory: Path, **options: Any) -> Result:
     if config.algorithm == "sgd":
         raise ZeroDivisionError("no luck\ntoday")
     return pretend(config, directory, **options)
@@ -92,7 +92,7 @@ def test_a_failing_cell_is_recorded_with_its_reason_and_the_rest_goes_on(
     assert calls() == [fine.id, failed.id]
 
 
-def deadly_at_first(config: RunConfig, directory: Path, **options: Any) -> Result:
+def deadly_at_first(config: Config, directory: Path, **options: Any) -> Result:
     assert os.environ["OMP_NUM_THREADS"] == "1"
     if config.algorithm == "sgd-cr" and not (directory.parent / "died").exists():
         (directory.parent / "died").touch()
@@ -120,7 +120,7 @@ def test_a_cell_is_given_up_after_three_starts_without_an_end(tmp_path: Path, gr
     (out / "sweep.json").write_text("{}")
     starts = out / cell.id / "starts.json"
 
-    def dies(config: RunConfig, directory: Path, **options: Any) -> Result:
+    def dies(config: Config, directory: Path, **options: Any) -> Result:
         # What is left of a process that was killed is what it had written before.
         left_behind.append(starts.read_bytes())
         return pretend(config, directory, **options)

@@ -50,7 +50,7 @@ def tasks(folder: Path) -> str:
         without = next((str(each.success) for each in found if _is(each, row, "sgd-c")), tables.NOTHING)
         updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
         error = tables.median_error(row.errors.get(BEYOND))
-        body.append([row.task, tables.span(row.length), str(row.success), without, updates, error])
+        body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
     return (
         Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2).markdown() + "\n"
     )
@@ -66,8 +66,8 @@ def longest(folder: Path) -> str:
     if not found:
         return "Not run yet: `steadygrad sweep longest --out runs/longest --records results`\n"
     body = []
-    for task in dict.fromkeys(row.task for row in found):
-        row = max((each for each in found if each.task == task), key=lambda each: each.length[1])
+    for task in dict.fromkeys(row.problem for row in found):
+        row = max((each for each in found if each.problem == task), key=lambda each: each.length[1])
         worst = tables.percent(max(row.errors[row.length[1]]))
         updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
         body.append([task, tables.span(row.length), f"{row.length[1]:,}", str(row.success), updates, worst])
@@ -88,4 +88,4 @@ def _is_solved_at_its_longest(row: Row) -> bool:
 
 def _is(row: Row, other: Row, algorithm: str) -> bool:
     """Whether `row` is what `algorithm` made of the other's task."""
-    return (row.task, row.length, row.algorithm) == (other.task, other.length, algorithm)
+    return (row.problem, row.length, row.algorithm) == (other.problem, other.length, algorithm)

@@ -1,4 +1,4 @@
-"""The synthetic tasks of Pascanu et al. 2013, each with its own file.
+"""The synthetic tasks of Pascanu et al. 2013 and one more, each with its own file.
 
 >>> import torch
 >>> from steadygrad import tasks
@@ -20,6 +20,9 @@ from steadygrad.tasks.marked_numbers import Multiplication as Multiplication
 from steadygrad.tasks.memorization import Memorization5bit as Memorization5bit
 from steadygrad.tasks.memorization import Memorization20bit as Memorization20bit
 from steadygrad.tasks.random_permutation import RandomPermutation as RandomPermutation
+from steadygrad.tasks.recall import Recall as Recall
+from steadygrad.tasks.task import Classification as Classification
+from steadygrad.tasks.task import Regression as Regression
 from steadygrad.tasks.task import Task as Task
 from steadygrad.tasks.temporal_order import TemporalOrder as TemporalOrder
 from steadygrad.tasks.temporal_order import TemporalOrder3bit as TemporalOrder3bit

@@ -9,6 +9,7 @@ from steadygrad.checks import one_of
 from steadygrad.tasks.marked_numbers import Addition, Multiplication
 from steadygrad.tasks.memorization import Memorization5bit, Memorization20bit
 from steadygrad.tasks.random_permutation import RandomPermutation
+from steadygrad.tasks.recall import Recall
 from steadygrad.tasks.task import Task
 from steadygrad.tasks.temporal_order import TemporalOrder, TemporalOrder3bit
 
@@ -22,12 +23,13 @@ _CATALOGUE: dict[str, type[Task]] = {
         RandomPermutation,
         Memorization5bit,
         Memorization20bit,
+        Recall,
     )
 }
 
 
 def names() -> tuple[str, ...]:
-    """The names that `get` knows, in the paper's spirit: the prototype first, the hardest last.
+    """The names that `get` knows, the prototype first; the last, recall, is not the paper's.
 
     >>> names()[0]
     'temporal-order'
@@ -41,7 +43,7 @@ def get(name: str, **options: Any) -> Task:
     Args:
         name: one of `names()`.
         **options: the task's own option: `positions` (temporal order), `criterion` (addition, multiplication),
-            `predict` (random permutation) or `counted` (memorization).
+            `predict` (random permutation), `counted` (memorization) or `distractors` (recall).
 
     Returns:
         a frozen `Task`.
@@ -51,7 +53,7 @@ def get(name: str, **options: Any) -> Task:
     >>> get("temporal-ordre")
     Traceback (most recent call last):
     ValueError: task must be one of 'temporal-order', 'temporal-order-3bit', 'addition', 'multiplication', \
-'random-permutation', 'memorization-5bit', 'memorization-20bit', not 'temporal-ordre' (did you mean 'temporal-order'?)
+'random-permutation', 'memorization-5bit', 'memorization-20bit', 'recall', not 'temporal-ordre' (did you mean 'temporal-order'?)
 
     Reference: Pascanu, Mikolov & Bengio 2013, supplement, "The pathological synthetic tasks".
     """
