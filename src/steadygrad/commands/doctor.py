@@ -11,7 +11,7 @@ DESCRIPTION = "Say what is installed and what is missing, with the line that ins
 EXAMPLES = ""
 EXTRAS = {
     "train": ("safetensors", "pydantic", "filelock", "rich", "joblib", "matplotlib"),
-    "data": ("pooch", "scipy", "platformdirs", "mido"),
+    "data": ("scipy", "platformdirs", "mido"),
     "tensorboard": ("tensorboard",),
     "dask": ("dask", "distributed"),
     "ray": ("ray",),

@@ -83,6 +83,8 @@ def name_of(problem: Any) -> Any:
 
 def own(name: str) -> type[Any]:
     """The user's class called 'FILE.py:CLASS'."""
+    from .. import tasks
+
     path, _, called = name.rpartition(":")
     path = absolute(path)
     module = _module(path)
@@ -96,6 +98,8 @@ def own(name: str) -> type[Any]:
         raise ValueError(f"problem must be a class in {path} ({', '.join(classes) or 'it has none'}), not {called!r}")
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
+    if wanted is OF_DRAWN and kind.sample is tasks.Task.sample and kind._draw is tasks.Task._draw:
+        missing.append("sample")
     if missing:
         raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")
     return kind
