@@ -8,7 +8,9 @@ it was found.
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -30,8 +32,20 @@ COMMANDS = {
 }
 """The modules of steadygrad.commands, in the order of the help."""
 
+SPELLED = {
+    "‖": "|",
+    "Ω": "Omega",
+    "ρ": "rho",
+    "–": "-",
+    "−": "-",
+    "·": "-",
+    "α": "alpha",
+    "β": "beta",
+    "λ": "lambda",
+    "×": "x",
+}
 MISUSED = 2
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 CLOSED = 141
 
 
@@ -80,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reader of the output has closed it.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _spell_out()
     try:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             from .checks import one_of
@@ -89,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = args.run(args)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as stopped:
+        return TERMINATED if type(stopped).__name__ == "Terminated" else INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
@@ -99,6 +114,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"steadygrad: {_sentence(error)}", file=sys.stderr)
         return MISUSED
+
+
+def _spell_out() -> None:
+    """Where the terminal or pipe knows no Ω, letters it does not know are spelled out."""
+
+    def spelled(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(SPELLED.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+    codecs.register_error("steadygrad", spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="steadygrad")
 
 
 def _for_the_user(error: Exception) -> bool:

@@ -209,6 +209,48 @@ def test_ctrl_c_lets_a_cell_write_a_checkpoint_and_the_next_sweep_goes_on_from_i
     assert not list(out.glob("*/failed.json"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_to_the_sweep_alone_reaches_its_workers_at_once_and_leaves_nothing_behind(
+    number: int, code: int, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = "sweep --problem temporal-order --length 10 --algorithm sgd --optimizer sgd --max-updates 1000000000 --success 0"
+    words += f" --after-success stop --seeds 1,2 --workers 1 --plain --out {out}"
+    # A process that a shell began in the background ignores Ctrl-C: here it shall be heard.
+    main = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from steadygrad.cli import main; "
+    line = [sys.executable, "-c", f"{main} sys.exit(main(sys.argv[1:]))", *words.split()]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: any(len(path.read_text().splitlines()) > 2 for path in out.glob("*/metrics.jsonl")))
+        (worker,) = [contents(path)["process"] for path in out.glob("*/starts.json")]
+        process.send_signal(number)
+        begun = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - begun < 10.0
+    assert process.returncode == code
+    first, *_, last = said.splitlines()
+    assert first == "stopping: 1 running cells write a checkpoint (at most 20 s)"
+    assert last == "stopped: 0 of 2 cells are finished; the same command goes on with the rest"
+    assert "semaphore" not in said
+    assert "Traceback" not in said
+    wait_until(lambda: not alive(worker), 10.0)
+    assert not list(out.glob("*/starts.json"))
+    assert any(int(path.stem) > 0 for path in out.glob("*/checkpoints/*"))
+
+
+def test_two_sweeps_begun_in_one_folder_at_the_same_moment_know_of_all_cells(tmp_path: Path, grid: Any) -> None:
+    from steadygrad.sweep import runner
+
+    out = tmp_path / "out"
+    grids = [grid(seeds=[seed]) for seed in range(1, 9)]
+    threads = [threading.Thread(target=runner._prepare, args=(each, out, "")) for each in grids]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(contents(out / "sweep.json")["cells"]) == {cell.id for each in grids for cell in each.cells}
+
+
 def test_a_run_that_gave_up_goes_on_if_the_limit_is_higher_now(tmp_path: Path, grid: Any) -> None:
     out = tmp_path / "out"
     sweep.run(grid(max_updates=3), out, engine=Here(), **QUIET)

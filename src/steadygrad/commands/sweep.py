@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,17 +100,44 @@ def run(args: argparse.Namespace) -> int:
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
     """Runs a grid with the engine that was asked for; what Ctrl-C leaves behind is said before it goes on its way."""
-    from .. import sweep
     from ..sweep.runner import check, remaining
 
     check(grid, directory)
     try:
-        return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
+        with _terminable():
+            return _carry_out(grid, directory, args, command)
     except KeyboardInterrupt:
         done = len(grid.cells) - len(remaining(grid, directory))
         finished = f"{done} of {len(grid.cells)} cells are finished"
         print(f"stopped: {finished}; the same command goes on with the rest", file=sys.stderr)
         raise
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: stop as after Ctrl-C, with its own exit code."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a sweep as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop) or signal.SIG_DFL
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
+    from .. import sweep
+
+    return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
 
 
 def engine(args: argparse.Namespace) -> Engine:

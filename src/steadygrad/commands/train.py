@@ -101,8 +101,8 @@ def tell(result: Result, config: Config, directory: Path) -> int:
     if result.interrupted:
         code = EXIT_CODES.get(result.reason, CLOSED)
         again = f"go on with: steadygrad resume {shlex.quote(str(directory))}"
-        why = result.reason.removeprefix("interrupted").strip()
-        text = f"stopped{f' {why}' if why else ''} after {result.total_updates:,} updates; {again}"
+        why = result.reason.removeprefix("interrupted").strip(": ")
+        text = f"stopped after {result.total_updates:,} updates{f' ({why})' if why else ''}; {again}"
         print(text, file=sys.stderr if code == CLOSED else sys.stdout)
         return code
     if result.solved is not None:

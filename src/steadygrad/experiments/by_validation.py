@@ -43,8 +43,7 @@ class ByValidation:
         self.problem, self.feed = loop.problem, loop.learner.feed
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
-        per_line = self.config.batch * self.config.steps * LINES
-        self._every = max(1, self.problem.predictions("train") // per_line)
+        self._every = max(1, self.problem.updates_per_epoch // LINES)
         self._sample = next(self.problem.epoch(0))
         self._learning = 0.0
         self._at = perf_counter()

@@ -69,6 +69,11 @@ class DataSet(ABC):
     def whole(self, split: str) -> Iterator[data.Chunk]:
         """A part, each of its predictions once, the state to be carried all the way."""
 
+    @property
+    def updates_per_epoch(self) -> int:
+        """How many chunks an epoch has."""
+        return sum(1 for _ in self.epoch(1))
+
     @abstractmethod
     def tensors(self) -> Iterable[Tensor]:
         """All data, in a fixed order: what the checksum is over."""
@@ -137,6 +142,11 @@ class Text(DataSet):
     def epoch(self, number: int) -> Iterator[data.Chunk]:
         config = self.config
         return data.streams(self._parts["train"], config.batch, config.steps, config.ahead)
+
+    @property
+    def updates_per_epoch(self) -> int:
+        longest = -(-self.predictions("train") // self.config.batch)
+        return -(-longest // self.config.steps)
 
     def whole(self, split: str) -> Iterator[data.Chunk]:
         tokens = self._parts[one_of("split", split, SPLITS)]

@@ -19,9 +19,6 @@ from .snapshot import Snapshot
 
 _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")
-PLAIN_LETTERS = str.maketrans(
-    {"‖": "|", "Ω": "Omega", "ρ": "rho", "–": "-", "·": "-", "α": "alpha", "×": "x", "λ": "lambda"}
-)
 
 
 class Display:
@@ -195,12 +192,12 @@ def display(progress: str, words: Words | None = None) -> Display:
 
 
 def _print(text: str) -> None:
-    """Print a line; on a terminal or pipe that knows no Ω, what it does not know is replaced."""
+    """Print a line; what the terminal or pipe does not know, such as Ω, is replaced."""
     try:
         print(text, flush=True)
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding or "ascii"
-        print(text.translate(PLAIN_LETTERS).encode(encoding, "replace").decode(encoding), flush=True)
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
 
 
 def short(value: float | None, width: int = 7) -> str:

@@ -12,6 +12,7 @@ a run that is killed at any moment and resumed gives the same weights and the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -149,13 +150,18 @@ class Loop:
         self.record.metrics(line)
         if seen is not None:
             self.record.snapshot(self.learner.updates, seen)
-        for display in self.displays:
-            display.check(line, seen)
+        self._show(lambda display: display.check(line, seen))
 
     def say(self, text: str) -> None:
         """Tell the user something that is no line of metrics."""
+        self._show(lambda display: display.say(text))
+
+    def _show(self, what: Callable[[Display], None]) -> None:
         for display in self.displays:
-            display.say(text)
+            try:
+                what(display)
+            except BrokenPipeError:  # the reader of the output, such as head, has closed it
+                self.interrupted = "interrupted: its output was closed"
 
     def _train(self, limit: int, max_seconds: float | None, checkpoint_seconds: float) -> str:
         self.judge.begin()

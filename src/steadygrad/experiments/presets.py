@@ -185,12 +185,13 @@ STEADY_TEXT: Settings = {
     "patience": 3,
 }
 STEADY_AHEAD: Settings = {"epochs": 4}  # there is less to learn of what lies further ahead
+# A small folder of one's own has few updates in an epoch: ten epochs without a better validation would end it at once.
 STEADY_BY_DATA: dict[str, Settings] = {
     "piano-midi": {},
     "nottingham": {},
     "musedata": {"batch": 8, "lr": 0.004, "epochs": 30},
     "jsb": {},
-    "music": {},
+    "music": {"patience": None},
     "ptb": {},
     "text": {},
 }

@@ -23,7 +23,10 @@ UNITS = {"piano-midi": 300, "nottingham": 300, "musedata": 400, "jsb": 300, "ptb
 """The paper's number of units for each data set; those it does not have are as those it has."""
 DEFAULT_UNITS = 50
 OF_DRAWN = ("input_size", "output_size", "sample", "loss", "is_correct")
-OF_DATA = ("input_size", "output_size", "unit", "per_nat", "cost", "predictions", "epoch", "whole", "checksum")
+OF_DATA = (
+    *("input_size", "output_size", "unit", "per_nat", "cost", "symbols"),
+    *("predictions", "updates_per_epoch", "epoch", "whole", "checksum"),
+)
 
 
 def is_own(name: str) -> bool:
@@ -88,8 +91,8 @@ def own(name: str) -> type[Any]:
     path, _, called = name.rpartition(":")
     path = absolute(path)
     module = _module(path)
-    kind = getattr(module, called, None)
-    if not inspect.isclass(kind):
+    kind: Any = getattr(module, called, None)
+    if not isinstance(kind, type):
         classes = [
             each
             for each, value in vars(module).items()
@@ -98,7 +101,8 @@ def own(name: str) -> type[Any]:
         raise ValueError(f"problem must be a class in {path} ({', '.join(classes) or 'it has none'}), not {called!r}")
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
-    if wanted is OF_DRAWN and kind.sample is tasks.Task.sample and kind._draw is tasks.Task._draw:
+    drawing: Any = kind
+    if wanted is OF_DRAWN and drawing.sample is tasks.Task.sample and drawing._draw is tasks.Task._draw:
         missing.append("sample")
     if missing:
         raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")

@@ -107,6 +107,9 @@ def _run(
         whole = limit if drawn else limit * problem.predictions("train")
         for each in shown:
             stack.enter_context(each.shown(config, whole, time, loop.judge.done))
+        skipped = getattr(problem, "skipped", ())
+        if skipped:
+            loop.say(f"{len(skipped)} files cannot be read and are left out: {'; '.join(skipped)}")
         stack.enter_context(_interruptible(loop))
         return loop.run(limit, time, checkpoint_seconds)
 
