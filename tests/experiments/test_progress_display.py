@@ -173,3 +173,28 @@ def test_tensorboard_is_refused_in_one_sentence_where_it_is_missing(
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match=r"pip install 'steadygrad\[tensorboard\]'"):
         displays(tmp_path, "none", True)
+
+
+def test_a_snapshot_shows_what_becomes_of_one_error_where_errors_arise_at_every_step() -> None:
+    options = {"predict": "all"}
+    network = Network(
+        Config("random-permutation", "sgd", (20, 20), hidden=5, batch=3, dtype="float64", options=options)
+    )
+    with torch.no_grad():
+        network.rnn.weight_hh_l0.copy_(0.5 * torch.eye(5))
+    seen = look(network, 20, torch.Generator().manual_seed(4))
+    # W_rec halves an error in every step, and tanh' is at most 1: new errors at every step would keep the norm up
+    assert all(later <= 0.5 * sooner for sooner, later in zip(seen.norms, seen.norms[1:], strict=False))
+
+
+def test_the_flow_of_a_data_set_is_that_of_an_error_at_the_last_step(tmp_path: Path) -> None:
+    import json
+
+    (tmp_path / "abc.txt").write_text("abcab" * 200)
+    units = {"nonlinearity": "tanh", "init": "basic_tanh", "hidden": 5}
+    config = Config("text", "sgd", path=tmp_path / "abc.txt", steps=20, batch=4, lr=1e-9, epochs=1, **units)
+    run(config, tmp_path / "run", progress="none")
+    (line,) = [json.loads(each) for each in (tmp_path / "run" / "flow.jsonl").read_text().splitlines()]
+    assert len(line["norms"]) == 20
+    # W_rec is drawn from N(0, 0.1²) for 5 units: its norm is well below ½, and so is every ratio of neighbours
+    assert all(later < 0.5 * sooner for sooner, later in zip(line["norms"], line["norms"][1:], strict=False))

@@ -138,11 +138,14 @@ class ByValidation:
         def errors() -> None:
             network.backward_chunk(self._sample)
 
+        def of_last() -> None:
+            network.backward_chunk(self._sample, last_alone=True)
+
         if valid is None:
             learner.descent.judge()
             flow = measured(network.rnn, errors)
         else:
-            flow = seen = snapshot(network.rnn, errors)
+            flow = seen = snapshot(network.rnn, errors, of_last)
         (updates, tokens, before), self._lined = self._lined, (learner.updates, feed.tokens, self._learning)
         since = max(self._learning - before, 1e-9)
         line: dict[str, Any] = {

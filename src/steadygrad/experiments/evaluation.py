@@ -24,10 +24,8 @@ from ..checks import one_of, whole
 from ..tasks.task import Regression
 from . import problem as problems
 from .config import DRAWN
-from .network import Network, stream
+from .network import Network, stream, threads
 from .result import SPLITS
-from .threads import threads
-from .trained import load, verify_data
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
 STATES = 2**24
@@ -129,6 +127,8 @@ def evaluate(
 
     Reference: Pascanu, Mikolov & Bengio 2013, tables 1 and 2; supplement, "The pathological synthetic tasks".
     """
+    from .trained import load, verify_data
+
     whole("threads", layer_threads)
     network = source if isinstance(source, Network) else load(source).model
     network.threads = layer_threads

@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -34,7 +35,6 @@ from .. import init
 from ..tasks import Batch
 from . import costs, problem
 from .config import NETWORKS, Config, ConfigError
-from .threads import threads
 
 if TYPE_CHECKING:
     from ..data import Chunk
@@ -99,7 +99,7 @@ class Network(nn.Module):
             y [T, B, O] and the state.
         """
         with threads(self.threads):
-            states, last = self.rnn(self._given(inputs), state)
+            states, last = self.rnn(self.given(inputs), state)
         return self.readout(states), last
 
     def answers(self, batch: Batch) -> Tensor:
@@ -139,13 +139,14 @@ class Network(nn.Module):
         nats, _ = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, None)
         return Read(nats, rows.predictions, rows.back(last))
 
-    def backward_chunk(self, chunk: Chunk, state: Tensor | None = None) -> Read:
+    def backward_chunk(self, chunk: Chunk, state: Tensor | None = None, last_alone: bool = False) -> Read:
         """Leave in .grad what the cost E of a chunk would, in place of what was there, and say what it cost.
 
         The error does not go back beyond the chunk's first step: `state` is a constant.
 
         Args:
             chunk, state: as in `read`.
+            last_alone: only the cost of the chunk's last step counts.
         """
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
@@ -153,6 +154,8 @@ class Network(nn.Module):
             h = states.flatten(0, 1)
             weights = rows.weights(self.config.cost, self._dtype)
             nats, dy = costs.OF_CHUNKS[self.problem.cost](self.readout(h), rows, weights)
+            if last_alone:
+                dy[: -len(rows.lengths)] = 0
         self._back(states, h, dy)
         return Read(nats, rows.predictions, rows.back(last.detach()))
 
@@ -179,7 +182,7 @@ class Network(nn.Module):
 
     def _states(self, batch: Batch) -> Tensor:
         """The states at the steps that count: [S, B, H]."""
-        inputs = self._given(batch.inputs)
+        inputs = self.given(batch.inputs)
         with threads(self.threads):
             output, last = self.rnn(inputs)
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
@@ -193,10 +196,11 @@ class Network(nn.Module):
         if begun is not None and self.config.network == "lstm":
             begun = tuple(each.contiguous() for each in begun.chunk(2, -1))
         with threads(self.threads):
-            states, last = self.rnn(self._given(rows.inputs), begun)
+            states, last = self.rnn(self.given(rows.inputs), begun)
         return states, (torch.cat(last, -1) if isinstance(last, tuple) else last).squeeze(0)
 
-    def _given(self, inputs: Tensor) -> Tensor:
+    def given(self, inputs: Tensor) -> Tensor:
+        """Inputs in the network's dtype; tokens as they are."""
         if inputs.is_floating_point() and inputs.dtype != self._dtype:
             return inputs.to(self._dtype)
         return inputs
@@ -252,3 +256,22 @@ def stream(seed: int, *purpose: object) -> torch.Generator:
     """
     name = " ".join(map(str, (seed, *purpose)))
     return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1)
+
+
+@contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """Let torch use `number` threads while this lasts; None leaves them as they are.
+
+    A run holds torch at one thread and gives more to the recurrent layer alone. torch's products and sums (the read-out, the
+    gradient's norm) round differently on another number of threads; the layer's kernel does not, so the results of a run do
+    not depend on the number of threads.
+    """
+    before = torch.get_num_threads()
+    if number is None or number == before:
+        yield
+        return
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

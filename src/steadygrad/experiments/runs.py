@@ -15,9 +15,8 @@ from . import problem as problems
 from .config import DRAWN, Config
 from .display import PROGRESS, Display, Words, display, words
 from .loop import Loop
+from .network import threads
 from .result import Result
-from .threads import threads
-from .trained import keep_data
 
 CHECKPOINT_SECONDS = 30.0
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM"}
@@ -96,6 +95,8 @@ def _run(
         busy = f"{directory} is in use: another process is training there"
         stack.enter_context(files.locked(directory / ".lock", busy))
         if not drawn:
+            from .trained import keep_data
+
             keep_data(directory, problem)
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):

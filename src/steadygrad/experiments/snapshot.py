@@ -1,6 +1,7 @@
 """What the gradients do at one moment of training: Ω, the horizon, the error's norm against lag, and W_rec's spectrum.
 
     relative_l = ‖error of step T − l‖ / ‖error of step T‖,   l = 0, stride, 2·stride, …     at most 200 values
+                 of an error that arises at the last step alone
     ρ = max |λ_i(W_rec)|
 
 Measured on one batch of its own at the longest length of now, so that snapshots can be compared and training is
@@ -50,20 +51,31 @@ class Snapshot:
 def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
     """Measure the gradients of a network on one batch of sequences of `length`."""
     batch = network.problem.sample(network.config.batch, length, generator)
+    parameters = [parameter for _, parameter in network.trained()]
 
     def errors() -> None:
-        loss = network.problem.loss(network.answers(batch), batch)
-        torch.autograd.grad(loss, [parameter for _, parameter in network.trained()])
+        torch.autograd.grad(network.problem.loss(network.answers(batch), batch), parameters)
 
-    return snapshot(network.rnn, errors)
+    def of_last() -> None:
+        y = network.answers(batch)
+        (error,) = torch.autograd.grad(network.problem.loss(y, batch), y, retain_graph=True)
+        error[:-1] = 0
+        torch.autograd.grad(y, parameters, error)
+
+    counted = batch.steps.stop - batch.steps.start
+    return snapshot(network.rnn, errors, None if counted == 1 else of_last)
 
 
-def snapshot(rnn: Any, errors: Callable[[], Any]) -> Snapshot:
-    """What `errors`, a backward pass through `rnn`, shows of its gradients."""
+def snapshot(rnn: Any, errors: Callable[[], Any], of_last: Callable[[], Any] | None = None) -> Snapshot:
+    """What `errors`, a backward pass through `rnn`, shows of its gradients.
+
+    Where errors arise at many steps, norms are those of `of_last`, a pass with an error at the last step alone: they show
+    what becomes of one error on its way back, which new errors at every step would cover.
+    """
     flow = measured(rnn, errors)
     steps = flow.measured.shape[1]
     stride = math.ceil(steps / LAGS)
-    norms = flow.norms.flip(0)
+    norms = (flow if of_last is None else measured(rnn, of_last)).norms.flip(0)
     relative = (norms / norms[0])[::stride].tolist()
     W = rnn.weight_hh_l0.detach()
     λ = (

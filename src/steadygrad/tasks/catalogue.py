@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import fields
 from typing import Any
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.marked_numbers import Addition, Multiplication
-from steadygrad.tasks.memorization import Memorization5bit, Memorization20bit
-from steadygrad.tasks.random_permutation import RandomPermutation
-from steadygrad.tasks.recall import Recall
 from steadygrad.tasks.task import Task
-from steadygrad.tasks.temporal_order import TemporalOrder, TemporalOrder3bit
 
-_CATALOGUE: dict[str, type[Task]] = {
-    task.name: task
-    for task in (
-        TemporalOrder,
-        TemporalOrder3bit,
-        Addition,
-        Multiplication,
-        RandomPermutation,
-        Memorization5bit,
-        Memorization20bit,
-        Recall,
-    )
+HOMES = {
+    "temporal-order": ("temporal_order", "TemporalOrder"),
+    "temporal-order-3bit": ("temporal_order", "TemporalOrder3bit"),
+    "addition": ("marked_numbers", "Addition"),
+    "multiplication": ("marked_numbers", "Multiplication"),
+    "random-permutation": ("random_permutation", "RandomPermutation"),
+    "memorization-5bit": ("memorization", "Memorization5bit"),
+    "memorization-20bit": ("memorization", "Memorization20bit"),
+    "recall": ("recall", "Recall"),
 }
+"""Name to file and class; a file is loaded when its task is asked for."""
 
 
 def names() -> tuple[str, ...]:
@@ -34,7 +28,7 @@ def names() -> tuple[str, ...]:
     >>> names()[0]
     'temporal-order'
     """
-    return tuple(_CATALOGUE)
+    return tuple(HOMES)
 
 
 def get(name: str, **options: Any) -> Task:
@@ -57,7 +51,13 @@ def get(name: str, **options: Any) -> Task:
 
     Reference: Pascanu, Mikolov & Bengio 2013, supplement, "The pathological synthetic tasks".
     """
-    task = _CATALOGUE[one_of("task", name, _CATALOGUE)]
+    task = home(name)
     for option in options:
         one_of(f"an option of {name}", option, [field.name for field in fields(task)])
     return task(**options)
+
+
+def home(name: str) -> type[Task]:
+    """The class of the task called `name`."""
+    file, called = HOMES[one_of("task", name, HOMES)]
+    return getattr(importlib.import_module(f"steadygrad.tasks.{file}"), called)
