@@ -1,7 +1,7 @@
 """Recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do.
 
-The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data`, `sg.training` and
-`sg.natural`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
+The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data` and
+`sg.experiments`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
 wait for it.
 """
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from . import analysis as analysis
     from . import data as data
     from . import dynamics as dynamics
+    from . import experiments as experiments
     from . import init as init
-    from . import natural as natural
     from . import tasks as tasks
-    from . import training as training
     from .clip import Auto as Auto
     from .clip import ClipStats as ClipStats
     from .clip import NormClipper as NormClipper
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from .clip import grad_norm as grad_norm
     from .clip import nonfinite_parameters as nonfinite_parameters
     from .flow import GradientFlow as GradientFlow
-    from .regularizer import omega as omega
     from .layers.convert import convert as convert
     from .layers.convert import revert as revert
     from .layers.gru import GRU as GRU
@@ -34,10 +32,11 @@ if TYPE_CHECKING:
     from .layers.lstm import LSTM as LSTM
     from .layers.recurrent import Recurrent as Recurrent
     from .layers.rnn import RNN as RNN
+    from .regularizer import omega as omega
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "data", "dynamics", "init", "natural", "tasks", "training")
+_ROOMS = ("analysis", "data", "dynamics", "experiments", "init", "tasks")
 _HOME = {
     "Auto": "clip",
     "ClipStats": "clip",

@@ -117,8 +117,9 @@ class CellFlow:
 class GradientFlow(Sequence[CellFlow]):
     """The flow of every layer and direction, in the order of the layer's parameters.
 
-    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active`, `.horizon` and `.growth` are all of them at once,
-    along a leading axis; with a single layer and direction that axis is dropped. Before the first backward pass it is empty.
+    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active`, `.horizon` and `.growth` are all of them at
+    once, along a leading axis; with a single layer and direction that axis is dropped. Before the first backward pass it is
+    empty.
 
     Example:
         >>> import torch, steadygrad as sg

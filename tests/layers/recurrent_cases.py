@@ -42,8 +42,8 @@ class Case:
     def __str__(self) -> str:
         marks = {"packed": self.packed, "tokens": self.tokens, "no-bias": not self.bias, "h0": self.h0}
         marks |= {"bi": self.bidirectional, "leaky": self.leak > 0, "clipped": self.clip_error is not None}
-        name = f"{self.cell}-T{self.steps}-B{self.batch}-I{self.inputs}-H{self.hidden}-L{self.layers}-{self.nonlinearity}-{self.loss}"
-        name += f"-{self.omega}-a{self.alpha:g}"
+        name = f"{self.cell}-T{self.steps}-B{self.batch}-I{self.inputs}-H{self.hidden}-L{self.layers}"
+        name += f"-{self.nonlinearity}-{self.loss}-{self.omega}-a{self.alpha:g}"
         return "-".join([name, *(mark for mark, there in marks.items() if there)])
 
 

@@ -2,7 +2,8 @@
 
     mirror → temporary file beside the target → size and sha256 → rename
 
-The rename is atomic, so a reader sees the verified file or none, whatever interrupts the download.
+The rename is atomic, so a reader sees the verified file or none, whatever interrupts the download. Written by hand: pooch knows
+no second mirror, reads a body of any length before it verifies it, and follows redirects from https to http.
 """
 
 from __future__ import annotations

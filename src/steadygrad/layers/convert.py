@@ -140,7 +140,7 @@ def _with_parameters_of(layer: torch.nn.RNNBase, kind: Any, given: dict[str, Any
     other._init_flat_weights()
     other.train(layer.training)
     for name in vars(layer):
-        if name.endswith("_hooks") or name.endswith("_hooks_with_kwargs") or name.endswith("_hooks_always_called"):
+        if name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")):
             setattr(other, name, getattr(layer, name))
     return other
 

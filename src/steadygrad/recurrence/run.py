@@ -161,9 +161,8 @@ class _Recurrence(torch.autograd.Function):
         given = Given(*tensors)
         saved: Saved
         saved, last = engine.forward(given, options)
-        # The output may be changed in place by whoever gets it. An alias shares its version counter and no graph: a changed
-        # output is noticed, and computed again. Where somebody keeps saved tensors elsewhere (checkpoints, off-loading), it goes
-        # with the others.
+        # The user may change the output in place. An alias shares its version counter and no graph: a changed output is
+        # noticed, and computed again. Where hooks keep saved tensors elsewhere (checkpoints, off-loading), it goes with them.
         keeps_itself = not _saved_tensors_are_kept_elsewhere()
         ctx.output = saved.output.detach() if keeps_itself else None
         ctx.version = None if saved.output.is_inference() else saved.output._version
@@ -203,13 +202,15 @@ def _by_oracle(
     given: Given, options: Options, recorder: Recorder | None, grads: tuple[Tensor | None, ...], needs: Any
 ) -> list[Tensor | None]:
     """The gradients of `given`, as functions of it and of `grads` that can be differentiated again."""
-    again = torch.is_grad_enabled()
+    again, needs = torch.is_grad_enabled(), needs[: len(given)]
     with torch.enable_grad():
         # Aliases: where one of them was computed from another, the way between them is not a part of this pass.
-        aliases = Given(*(each if each is None or not need else each.view_as(each) for each, need in zip(given, needs)))
+        aliases = Given(
+            *(each if each is None or not need else each.view_as(each) for each, need in zip(given, needs, strict=True))
+        )
         output, last = oracle.run(aliases, options, recorder)
         reached = [index for index, grad in enumerate(grads) if grad is not None]
-        results, leaves = (output, *last), [each for each, need in zip(aliases, needs) if need]
+        results, leaves = (output, *last), [each for each, need in zip(aliases, needs, strict=True) if need]
         if not reached:
             return [None] * len(given)
         found = torch.autograd.grad(
@@ -220,7 +221,7 @@ def _by_oracle(
             allow_unused=True,
         )
     each_found = iter(found)
-    return [next(each_found) if need else None for _, need in zip(given, needs)]
+    return [next(each_found) if need else None for need in needs]
 
 
 _NOTHING = contextlib.nullcontext()

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from steadygrad.paper import fig7
-from steadygrad.report import natural, speed, tables
+from steadygrad.paper.tables import TABLES
+from steadygrad.report import paper_tables, speed, tables
 from steadygrad.sweep.records import read_records
 
 COMMAND = "make results"
@@ -45,12 +46,12 @@ def render(folder: Path) -> str:
     Returns:
         Markdown.
     """
-    by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", *natural.TABLES, "longest")}
+    by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", *TABLES, "longest")}
     parts = [
         HEADER,
         *_fig7(by_grid["fig7"]),
         *_tasks([*by_grid["tasks"], *by_grid["ablation"]]),
-        *(part for name in natural.TABLES for part in _table(name, by_grid[name])),
+        *(part for name in TABLES for part in _table(name, by_grid[name])),
         *_longest(by_grid["longest"]),
         "## Speed\n",
         "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes.\n",
@@ -104,7 +105,7 @@ def _tasks(records: list[Record]) -> list[str]:
 
 def _table(name: str, records: list[Record]) -> list[str]:
     """Table 1 or 2 of the paper."""
-    table = natural.TABLES[name]
+    table = TABLES[name]
     parts = [f"## {table.title}\n", f"The paper: {table.claim}\n"]
     if not records:
         return [*parts, NOT_RUN.format(f"steadygrad reproduce {name} --budget hours --records results") + "\n"]
@@ -113,14 +114,14 @@ def _table(name: str, records: list[Record]) -> list[str]:
         "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
         "one that was best on validation (in brackets, the range of all); the test split is read once, at the end.\n"
     )
-    said = [*natural.sentences(table, records), *natural.failures(records)]
+    said = [*paper_tables.sentences(table, records), *paper_tables.failures(records)]
     return [
         *parts,
         about,
-        natural.figures(table, records).markdown() + "\n",
+        paper_tables.figures(table, records).markdown() + "\n",
         "\n".join(f"- {sentence}" for sentence in said) + "\n",
         "What it took:\n",
-        natural.runs(table, records).markdown() + "\n",
+        paper_tables.runs(table, records).markdown() + "\n",
         _source(records),
     ]
 

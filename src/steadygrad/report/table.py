@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -52,14 +52,21 @@ class Table:
         )
         return "\n".join(rows)
 
-    def html(self) -> str:
-        """As an HTML table that scrolls sideways where the page is narrow."""
+    def html(self, links: Mapping[str, str] | None = None) -> str:
+        """As an HTML table that scrolls sideways where the page is narrow; `links` are those of entries in the first column."""
         head = "".join(f'<th scope="col"{self._kind(i)}>{html.escape(name)}</th>' for i, name in enumerate(self.header))
         body = "\n".join(
-            "<tr>" + "".join(f"<td{self._kind(i)}>{html.escape(entry)}</td>" for i, entry in enumerate(row)) + "</tr>"
+            "<tr>"
+            + "".join(f"<td{self._kind(i)}>{_entry(i, text, links or {})}</td>" for i, text in enumerate(row))
+            + "</tr>"
             for row in self.rows
         )
         return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
 
     def _kind(self, column: int) -> str:
         return ' class="text"' if column < self.text else ""
+
+
+def _entry(column: int, text: str, links: Mapping[str, str]) -> str:
+    shown = html.escape(text)
+    return f'<a href="{html.escape(links[text])}">{shown}</a>' if column == 0 and text in links else shown

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from steadygrad.experiments.problem import title
 from steadygrad.paper import fig7
 from steadygrad.paper.tasks_table import CLAIMS, Row, rows
-from steadygrad.report import natural
 from steadygrad.report.table import Table
 
 Record = Mapping[str, Any]
@@ -37,7 +37,7 @@ def tasks(records: Sequence[Record], tested: Sequence[int] = (250, 300, 400)) ->
     header = ["task", "lengths", "settings", "solved", "updates", "minutes", *(f"error at {T}" for T in tested)]
     body, claims = [], []
     for row in rows(records):
-        claims.append(CLAIMS[row.task] if (row.preset, row.algorithm) == ("paper", "sgd-cr") else "")
+        claims.append(CLAIMS.get(row.problem, "") if (row.preset, row.algorithm) == ("paper", "sgd-cr") else "")
         body.append([*_what(row), *_how(row), *(_errors(row.errors.get(T)) for T in tested)])
     if any(claims):
         header.append("the paper says")
@@ -58,22 +58,44 @@ def longest(records: Sequence[Record]) -> Table:
 
 
 def cells(records: Sequence[Record]) -> Table:
-    """Every cell of a sweep: its verdict, or why it has none."""
-    if any("data" in record for record in records):
-        return natural.cells(records)
+    """Every cell of a sweep: its result, or why it has none. Columns that no cell fills are left out."""
     tested = sorted({int(length) for record in records for length in record.get("generalisation", {})})
+    columns: dict[str, Callable[[Any, Any], str | None]] = {
+        "updates": lambda result, _: f"{result['updates']:,}",
+        "minutes": lambda result, _: minutes(result["seconds"]),
+        "wrong": lambda result, _: percent(result["error"]) if "error" in result else None,
+        **{f"at {T}": _error_at(T) for T in tested},
+        **{split: _score_of(split) for split in ("train", "valid", "test")},
+        "best epoch": lambda result, _: str(result["best_epoch"]) if "best_epoch" in result else None,
+        "epochs": lambda result, _: str(result["epochs"]) if "epochs" in result else None,
+    }
+    filled = [[None if r["result"] is None else make(r["result"], r) for make in columns.values()] for r in records]
+    used = [n for n in range(len(columns)) if any(row[n] is not None for row in filled)]
     body = []
-    for record in records:
-        result, beyond = record["result"], record.get("generalisation", {})
-        if result is None:
-            body.append([record["id"], f"failed: {record['failed']}", *([NOTHING] * (3 + len(tested)))])
-            continue
-        verdict = "solved" if result["solved"] else f"not solved: {result['reason']}"
-        numbers = [f"{result['updates']:,}", minutes(result["seconds"]), percent(result["error"])]
-        errors = (percent(beyond[str(T)]) if str(T) in beyond else NOTHING for T in tested)
-        body.append([record["id"], verdict, *numbers, *errors])
-    header = ["cell", "verdict", "updates", "minutes", "wrong", *(f"at {T}" for T in tested)]
-    return Table(header, body, text=2)
+    for record, row in zip(records, filled, strict=True):
+        body.append([record["id"], _ended(record), *(row[n] or NOTHING for n in used)])
+    return Table(["cell", "verdict", *(list(columns)[n] for n in used)], body, text=2)
+
+
+def _ended(record: Record) -> str:
+    result = record["result"]
+    if result is None:
+        return f"failed: {record['failed']}"
+    if "solved" not in result:
+        return f"ended by {result['reason']}"
+    return "solved" if result["solved"] else f"not solved: {result['reason']}"
+
+
+def _error_at(length: int) -> Callable[[Any, Any], str | None]:
+    def made(result: Any, record: Any) -> str | None:
+        beyond = record.get("generalisation", {})
+        return percent(beyond[str(length)]) if str(length) in beyond else None
+
+    return made
+
+
+def _score_of(split: str) -> Callable[[Any, Any], str | None]:
+    return lambda result, _: None if result.get(split) is None else f"{result[split]:.3f}"
 
 
 def common(records: Sequence[Record]) -> str:
@@ -133,7 +155,7 @@ def _rate(solved: int, seeds: int, low: float, high: float) -> str:
 
 
 def _what(row: Row) -> list[str]:
-    return [row.task, span(row.length), row.label]
+    return [title(row.problem), span(row.length), row.label]
 
 
 def _how(row: Row) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from steadygrad.experiments import Result
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -14,9 +16,9 @@ class Outcome:
         id: the cell's.
         status: 'finished' (there is a result, good or bad), 'failed', 'interrupted', or 'busy': another process has it.
         reason: why it ended, or why there is no result, in one sentence.
-        solved: of a task; None where there is no result, or nothing to be solved.
+        solved: None where there is no result, or nothing to be solved.
         updates, seconds: as in the result.
-        error: of a task, as in the result.
+        error: of a problem that can be solved, as in the result.
         summary: of a finished run, its result in a few words.
     """
 
@@ -28,6 +30,24 @@ class Outcome:
     error: float = float("nan")
     seconds: float = 0.0
     summary: str = ""
+
+    @classmethod
+    def of(cls, cell: str, result: Result) -> Outcome:
+        """What became of a finished cell.
+
+        >>> print(Outcome.of("a", Result("solved", 12_000, 14.0, 12_000, 14.0, solved=True, error=0.004)))
+        solved after 12,000 updates (14 s, 0.40 % wrong)
+        >>> print(Outcome.of("b", Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40)))
+        test 3.456, train 3.210 after 40 epochs (10 min, patience)
+        """
+        if result.solved is None or result.error is None:
+            more = result.reason
+        else:
+            more = f"{100 * result.error:.{2 if result.solved else 1}f} % wrong"
+        summary = f"{result.verdict} ({duration(result.seconds)}, {more})"
+        known = {"solved": result.solved, "updates": result.updates, "seconds": result.seconds}
+        known |= {} if result.error is None else {"error": result.error}
+        return cls(cell, "finished", result.reason, **known, summary=summary)
 
     def __str__(self) -> str:
         return self.summary if self.status == "finished" else f"{self.status}: {self.reason}"

@@ -1,0 +1,114 @@
+"""What came of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from . import files
+from .config import Config
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. What a problem does not have is None.
+
+    Attributes:
+        reason: why it ended: 'solved', 'max_updates', 'epochs', 'patience', 'max_seconds', 'interrupted' or 'diverged: …'.
+        updates, seconds: until the first success, or all there were.
+        total_updates, total_seconds: all there were, polishing included.
+        best_updates: when the best weights were tested.
+        solved: whether a test found at most the share `success` of the test sequences wrong.
+        error, errors: of the best weights on the test sequences, by the problem's criterion, and by every criterion.
+        train, valid, test: the score of the weights that were best on validation, over the whole of each part. None where it
+            is not known: the test part is read once, at the end, and a run that diverged in its first epoch has no weights.
+        best_epoch: the epoch they were validated at; 0 where there are none.
+        epochs: how many were completed.
+        tokens_per_second: predictions learned from in a second of training, validation left out.
+    """
+
+    reason: str
+    updates: int
+    seconds: float
+    total_updates: int
+    total_seconds: float
+    best_updates: int | None = None
+    solved: bool | None = None
+    error: float | None = None
+    errors: dict[str, float] = field(default_factory=dict[str, float])
+    train: float | None = None
+    valid: float | None = None
+    test: float | None = None
+    best_epoch: int | None = None
+    epochs: int | None = None
+    tokens_per_second: float | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended because it diverged."""
+        return self.reason.startswith("diverged")
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped from outside, and can be resumed."""
+        return self.reason.startswith("interrupted")
+
+    def write(self, directory: Path, config: Config) -> None:
+        """Put the result, the settings and the versions into DIR/result.json."""
+        import torch
+
+        from .. import __version__
+
+        about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
+        files.write_json(directory / files.RESULT, {**asdict(self), **about})
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Result | None:
+        """The result in `directory`, or None if there is none yet."""
+        path = Path(directory) / files.RESULT
+        try:
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error})") from error
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Result:
+        """The result in a dict, such as a record's or result.json's; those of version 0.1.0 have no totals for data."""
+        given = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        given.setdefault("total_updates", given.get("updates"))
+        given.setdefault("total_seconds", given.get("seconds"))
+        return cls(**given)
+
+    def told(self) -> dict[str, Any]:
+        """The fields that say something, for a record."""
+        kept = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
+        if self.solved is None:  # of a data set all scores are told, those that are not known too
+            kept |= {split: getattr(self, split) for split in SPLITS}
+        return kept
+
+    @property
+    def verdict(self) -> str:
+        """The result in words.
+
+        >>> Result("solved", 12_000, 14.0, 20_000, 20.0, solved=True, error=0.004).verdict
+        'solved after 12,000 updates'
+        >>> Result("diverged: the loss is nan, after 3 updates", 3, 1.0, 3, 1.0, solved=False).verdict
+        'not solved: diverged: the loss is nan, after 3 updates'
+        >>> Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40).verdict
+        'test 3.456, train 3.210 after 40 epochs'
+        """
+        if self.solved is None:
+            scores = ", ".join(f"{part} {_score(getattr(self, part))}" for part in ("test", "train"))
+            return f"{scores} after {self.epochs:,} epochs"
+        verdict = "solved" if self.solved else f"not solved: {self.reason}"
+        return verdict if verdict.endswith(" updates") else f"{verdict} after {self.updates:,} updates"
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
