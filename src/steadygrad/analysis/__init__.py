@@ -10,6 +10,7 @@ the random state as they were.
 from .components import Share as Share
 from .components import TemporalComponents as TemporalComponents
 from .components import temporal_components as temporal_components
+from .counterexample import counterexample as counterexample
 from .fixedpoints import FixedPoint as FixedPoint
 from .fixedpoints import FixedPoints as FixedPoints
 from .fixedpoints import fixed_points as fixed_points
@@ -19,7 +20,6 @@ from .growth import LinearGrowth as LinearGrowth
 from .growth import linear_growth as linear_growth
 from .guarantees import Conditions as Conditions
 from .guarantees import conditions as conditions
-from .guarantees import counterexample as counterexample
 from .jacobians import JacobianNorms as JacobianNorms
 from .jacobians import jacobian_norms as jacobian_norms
 from .lyapunov import LyapunovSpectrum as LyapunovSpectrum

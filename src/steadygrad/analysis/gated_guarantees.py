@@ -64,7 +64,8 @@ class GatedConditions:
         gates: ρ and σ_max of each gate's recurrent weights, by torch's letters: r, z, n or i, f, g, o. They support no
             theorem here.
         jacobian_bound: β, the bound on the growth of long-term components per step; inf if there is none.
-        input_bound: U, as given; None for inputs of any size.
+        input_bound: U, as given; None for inputs of any size. Of a layer above the first at most 1: the layer below puts out
+            no more (its initial state within ±1, and no dropout between them).
         vanishing_guaranteed: β < 1.
         explosion_possible: β > 1. Necessary for exponential growth, not sufficient.
 

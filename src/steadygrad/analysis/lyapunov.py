@@ -12,7 +12,7 @@ layer has n of them: n = H for RNN and GRU, 2H for the LSTM, whose state is h an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,13 @@ from torch import Tensor, nn
 
 from ..checks import whole
 from . import drawing
-from .trajectory import run
+from .own_cell import OwnCellLayer
+from .trajectory import Trajectory, run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_ENTRIES = 2**21
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,10 @@ def lyapunov_spectrum(
     trajectory = run(rnn, inputs, h0, layer)
     if whole("burn_in", burn_in, low=0) >= trajectory.steps:
         raise ValueError(f"burn_in must be below the number of steps {trajectory.steps}, not {burn_in}")
-    places = list(zip(trajectory.s[:-1], trajectory.drives, strict=True))
-    sums = _log_growth((trajectory.layer.jacobian_at(s, drive) for s, drive in places), burn_in)
+    ranks: list[Tensor] = []
+    sums = _log_growth(_jacobians(trajectory, ranks), burn_in)
     # An upper bound on the rank of the product of all Jacobians, [B]; rounding would hide a loss of rank.
-    rank = torch.stack([trajectory.layer.rank(s, drive) for s, drive in places]).amin(0)
+    rank = torch.stack(ranks).amin(0)
     place = torch.arange(sums.shape[-1])
     sums[place >= rank.unsqueeze(1)] = -math.inf
     per_sequence = (sums / (trajectory.steps - burn_in)).sort(-1, descending=True).values
@@ -138,6 +141,18 @@ def lyapunov_from_jacobians(
                 raise ValueError(f"step must return finite {list(x0.shape)}, but at step {k + 1} it returns {x!r}")
 
     return (_log_growth(jacobians(), burn_in) / steps).sort(-1, descending=True).values
+
+
+def _jacobians(trajectory: Trajectory, ranks: list[Tensor]) -> Iterator[Tensor]:
+    """J_1, J_2, …, each [B, n, n]; the rank of each is appended to `ranks`, [B]."""
+    layer, steps, batch = trajectory.layer, trajectory.steps, trajectory.s.shape[1]
+    # A call of torch.func costs far more than the work in it: many steps at once, as far as memory allows.
+    together = max(1, _ENTRIES // (batch * layer.size**2)) if isinstance(layer, OwnCellLayer) else 1
+    for first in range(0, steps, together):
+        until = min(first + together, steps)
+        s, drives = trajectory.s[first:until].flatten(0, 1), trajectory.drives[first:until].flatten(0, 1)
+        ranks.extend(layer.rank(s, drives).split(batch))
+        yield from layer.jacobian_at(s, drives).split(batch)
 
 
 def _log_growth(jacobians: Iterable[Tensor], burn_in: int) -> Tensor:
