@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from networks import NETWORKS, D, H, Minimal, OverTime, as_h0, jacobian, network, parts, state_size, step
+from analysed_networks import NETWORKS, D, H, Minimal, OverTime, as_h0, jacobian, network, parts, state_size, step
 from torch import Tensor, nn
 
 import steadygrad as sg

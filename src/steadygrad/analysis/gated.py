@@ -186,7 +186,7 @@ class LSTMLayer(GatedLayer):
         left[: self.hidden, self.hidden :] = torch.diag(at.p[0])
         return [left, *rows_apart(self._right(at)[0])]
 
-    def rank(self, s: Tensor, drive: Tensor) -> Tensor:
+    def rank(self, s: Tensor, drive: Tensor, J: Tensor) -> Tensor:
         return rank_of(self._right(self._step(s, drive)))
 
     def pull_back(self, e: Tensor, s: Tensor, drive: Tensor, u: Tensor) -> tuple[Components, Tensor]:

@@ -71,9 +71,9 @@ class Layer(ABC):
         """
         return rows_apart(self.jacobian_at(s, drive)[0])
 
-    def rank(self, s: Tensor, drive: Tensor) -> Tensor:
-        """The rank of J, to working precision: [B]."""
-        return rank_of(self.jacobian_at(s, drive))
+    def rank(self, s: Tensor, drive: Tensor, J: Tensor) -> Tensor:
+        """The rank of J = ∂F/∂s at s [B, n], to working precision: [B]."""
+        return rank_of(J)
 
     def gap(self, s: Tensor, drive: Tensor) -> Tensor:
         """G(s) [B, n], zero exactly at the fixed points of F."""

@@ -151,8 +151,9 @@ def _jacobians(trajectory: Trajectory, ranks: list[Tensor]) -> Iterator[Tensor]:
     for first in range(0, steps, together):
         until = min(first + together, steps)
         s, drives = trajectory.s[first:until].flatten(0, 1), trajectory.drives[first:until].flatten(0, 1)
-        ranks.extend(layer.rank(s, drives).split(batch))
-        yield from layer.jacobian_at(s, drives).split(batch)
+        J = layer.jacobian_at(s, drives)
+        ranks.extend(layer.rank(s, drives, J).split(batch))
+        yield from J.split(batch)
 
 
 def _log_growth(jacobians: Iterable[Tensor], burn_in: int) -> Tensor:

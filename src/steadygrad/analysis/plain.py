@@ -72,7 +72,7 @@ class PlainLayer(Layer):
         slopes = self.slopes(s, drive)[0]
         return [self.jacobian(slopes)] if self.leak else [slopes, self.weight_hh]
 
-    def rank(self, s: Tensor, drive: Tensor) -> Tensor:
+    def rank(self, s: Tensor, drive: Tensor, J: Tensor) -> Tensor:
         if self.leak:
             return torch.full((len(s),), self.size)
         return self.slopes(s, drive).ne(0).sum(-1).clamp(max=self._weight_rank)
