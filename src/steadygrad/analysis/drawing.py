@@ -36,10 +36,16 @@ def jacobian_norms(found: JacobianNorms, ax: Axes | None) -> Axes:
     lags = found.lags.tolist()
     ax.plot(lags, _powers(found.log_bound), color=_GREY, linestyle=":", label="upper bound")
     ax.plot(lags, _powers(found.log_largest), color=_BLUE, label="largest singular value")
-    if found.log_smallest[1:].isfinite().any():
-        ax.plot(lags, _powers(found.log_smallest), color=_ORANGE, label="smallest singular value")
     if found.log_error is not None:
         ax.plot(lags, _powers(found.log_error), color=_BLACK, linestyle="--", label="along the given error")
+    low, high = ax.get_ylim()
+    smallest = [power for power in _powers(found.log_smallest) if not math.isnan(power)]
+    if len(smallest) > 1:
+        # It may lie hundreds of powers below the others, which would then be one flat line.
+        floor = low - max(high - low, 4.0)
+        below = f" (down to $10^{{{min(smallest):.0f}}}$)" if min(smallest) < floor else ""
+        ax.plot(lags, _powers(found.log_smallest), color=_ORANGE, label="smallest singular value" + below)
+        ax.set_ylim(max(floor, min(low, min(smallest) - 0.05 * (high - low))), high)
     state = {"hc": "(h, c)"}.get(found.state, found.state)
     ax.set(
         xlabel="lag: steps back from the last",
@@ -48,7 +54,7 @@ def jacobian_norms(found: JacobianNorms, ax: Axes | None) -> Axes:
     )
     _powers_of_ten(ax)
     _whole_numbers(ax)
-    ax.legend(frameon=False)
+    _legend_below(ax)
     return ax
 
 
@@ -89,24 +95,23 @@ def lyapunov_spectrum(found: LyapunovSpectrum, ax: Axes | None) -> Axes:
         ax.legend(frameon=False)
     lost = int((~finite).sum())
     title = f"Lyapunov exponents over {found.steps} steps" + (f" ({lost} more: −∞)" if lost else "")
-    ax.set(xlabel="rank", ylabel="log growth per step (0: neither)", title=title)
+    ax.set(xlabel="rank", ylabel="log growth per step", title=title)
     _whole_numbers(ax)
     return ax
 
 
 def eigenvalues(found: FixedPoint, ax: Axes | None) -> Axes:
     """The eigenvalues of the Jacobian at a fixed point, and the unit circle."""
-    ax = _axes(ax, square=True)
+    ax = _axes(ax)
     angle = torch.linspace(0, 2 * math.pi, 201, dtype=torch.float64)
     ax.plot(angle.cos().tolist(), angle.sin().tolist(), color=_GREY, linewidth=1)
     outside = found.eigenvalues.abs() > 1
-    for rows, colour, label in ((~outside, _BLUE, "fading (within 1)"), (outside, _RED, "growing (beyond 1)")):
-        if rows.any():
-            values = found.eigenvalues[rows]
-            ax.plot(values.real.tolist(), values.imag.tolist(), "o", color=colour, markersize=5, label=label)
-    ax.set_aspect("equal", adjustable="datalim")
-    ax.set(xlabel="real part", ylabel="imaginary part", title=f"Eigenvalues at the {_noun(found.kind)}")
-    ax.legend(frameon=False, loc="upper right")
+    for rows, colour in ((~outside, _BLUE), (outside, _RED)):
+        values = found.eigenvalues[rows]
+        ax.plot(values.real.tolist(), values.imag.tolist(), "o", color=colour, markersize=5)
+    ax.set_aspect("equal")
+    beyond = f"{int(outside.sum())} of {len(outside)} beyond the unit circle"
+    ax.set(xlabel="real part", ylabel="imaginary part", title=f"Eigenvalues at the {_noun(found.kind)}: {beyond}")
     return ax
 
 
@@ -134,7 +139,7 @@ def fixed_points(found: FixedPoints, ax: Axes | None) -> Axes:
     if states.shape[1] == 1:
         ax.set(ylabel="", yticks=[])
     ax.margins(0.1)
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    _legend_below(ax)
     return ax
 
 
@@ -143,8 +148,9 @@ def linear_growth(found: LinearGrowth, ax: Axes | None, lags: int) -> Axes:
     ax = _axes(ax)
     logs = torch.tensor([found.log_predict(lag) for lag in range(lags + 1)], dtype=torch.float64)
     ax.plot(range(lags + 1), _powers(logs), color=_BLUE)
-    polynomial = f" · lag^{found.degree}" if found.degree else ""
-    ax.set(xlabel="lag", ylabel="norm of the error", title=f"Linear growth: {found.rate:.4g}^lag{polynomial}")
+    polynomial = f", times lag to the power {found.degree}" if found.degree else ""
+    title = f"Linear units: a factor of {found.rate:.4g} per step{polynomial}"
+    ax.set(xlabel="lag: steps back", ylabel="norm of the error", title=title)
     _powers_of_ten(ax)
     _whole_numbers(ax)
     if not logs.isfinite().any():
@@ -161,7 +167,7 @@ def conditions(found: Conditions, ax: Axes | None) -> Axes:
     )
     ax.set(xlabel="size", title=found.verdict.split(":")[0])
     ax.set_xlim(0, 1.15 * max(found.rho, found.sigma_max, found.threshold))
-    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    _legend_below(ax)
     return ax
 
 
@@ -180,14 +186,14 @@ def gated_conditions(found: GatedConditions, ax: Axes | None) -> Axes:
     return ax
 
 
-def _axes(ax: Axes | None, *, square: bool = False) -> Axes:
+def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
         return ax
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install 'steadygrad[train]'")
     from matplotlib import pyplot
 
-    return pyplot.subplots(figsize=(4.4, 4.2) if square else (6.0, 3.6), layout="constrained")[1]
+    return pyplot.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
 
 
 def _powers(logs: Tensor) -> list[float]:
@@ -221,7 +227,13 @@ def _bars(ax: Axes, labels: list[str], values: list[float], colours: list[str]) 
     ax.invert_yaxis()
 
 
+def _legend_below(ax: Axes) -> None:
+    """Where it covers no line."""
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+
+
 def _say(ax: Axes, words: str) -> None:
+    ax.set(xticks=[], yticks=[])
     ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
 
 

@@ -96,7 +96,7 @@ def gated_conditions(layer: GatedLayer, input_bound: float | None) -> GatedCondi
         gate: GateSize(spectral_radius(block), torch.linalg.matrix_norm(block, 2).item())
         for gate, block in zip(GATES[cell], layer.weight_hh.chunk(len(GATES[cell])), strict=True)
     }
-    bound = (_gru_bound if cell == "GRU" else _lstm_bound)(layer, math.inf if input_bound is None else input_bound)
+    bound = (gru_bound if cell == "GRU" else _lstm_bound)(layer, math.inf if input_bound is None else input_bound)
     return GatedConditions(
         cell=cell,
         gates=sizes,
@@ -122,7 +122,8 @@ def _extremes(
     return (bias - reach).chunk(count), (bias + reach).chunk(count), recurrent.chunk(count)
 
 
-def _gru_bound(layer: GatedLayer, input_bound: float) -> float:
+def gru_bound(layer: GatedLayer, input_bound: float) -> float:
+    """β of a GRU."""
     low, high, (w_r, w_z, w_n) = _extremes(layer, input_bound)
     bias_n = torch.zeros_like(w_n) if layer.bias_hh is None else layer.bias_hh.chunk(3)[2].abs()
     k = torch.sigmoid(high[0]) * w_n + (w_n + bias_n) * w_r / 4
@@ -136,15 +137,18 @@ def _gru_bound(layer: GatedLayer, input_bound: float) -> float:
     return row_sum(torch.minimum(torch.maximum(top, z_low), z_high)).max().item()
 
 
-def _lstm_bound(layer: GatedLayer, input_bound: float) -> float:
+def lstm_blocks(layer: GatedLayer, input_bound: float) -> Tensor:
+    """A, [2, 2]: what no block of a Jacobian exceeds in the row-sum norm; inf where c has no bound."""
     _, high, (w_i, w_f, w_g, w_o) = _extremes(layer, input_bound)
     i, f, o = (torch.sigmoid(high[gate]) for gate in (0, 1, 3))
     C = i / torch.sigmoid(-high[1])
     k = w_i / 4 + torch.where(w_f == 0, 0.0, C * w_f) / 4 + i * w_g
-    if not k.isfinite().all():
-        return math.inf
-    A = torch.stack([torch.stack([(o * k + w_o / 4).max(), (o * f).max()]), torch.stack([k.max(), f.max()])])
-    return spectral_radius(A)
+    return torch.stack([torch.stack([(o * k + w_o / 4).max(), (o * f).max()]), torch.stack([k.max(), f.max()])])
+
+
+def _lstm_bound(layer: GatedLayer, input_bound: float) -> float:
+    A = lstm_blocks(layer, input_bound)
+    return spectral_radius(A) if A.isfinite().all() else math.inf
 
 
 def _verdict(found: GatedConditions) -> str:
