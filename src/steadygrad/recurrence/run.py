@@ -13,7 +13,7 @@ without what it watches), a second derivative and batched gradients (the backwar
 from __future__ import annotations
 
 import contextlib
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, op, oracle
+from . import bptt, fault, gated_bptt, native, op, oracle, strange
 from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
@@ -81,7 +81,9 @@ def run(
     chosen = choose(backend, given.weight_hh, options.mode)
     if is_exporting():
         return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
-    if torch.compiler.is_compiling() and chosen != "reference":
+    if torch.compiler.is_compiling():
+        if chosen == "reference":
+            return _by_oracle_uncompiled(given, options, recorder)
         return op.run(given, options, recorder, chosen)
     if _is_transformed():
         if options.alpha > 0 or options.clip_error is not None:
@@ -90,7 +92,11 @@ def run(
                 "Ω is a part of backward(), which they do not call"
             )
         return oracle.run(given, options, None)
-    if chosen == "reference" or not _is_ordinary(given):
+    if not strange.are_ordinary(given):
+        return oracle.run(given, *strange.what_is_left(given, options, recorder))
+    if chosen != "native":  # which looks at every address itself
+        strange.check_storage(given)
+    if chosen == "reference" or strange.is_watched():
         return oracle.run(given, options, recorder)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
@@ -99,14 +105,15 @@ def run(
     return output, tuple(last)
 
 
-_ORDINARY = frozenset((Tensor, torch.nn.Parameter, NoneType))
-_dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)  # pyright: ignore[reportPrivateUsage]
 _functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
 
 
-def _is_ordinary(given: Given) -> bool:
-    """Whether all tensors hold their numbers themselves, and nobody watches or replaces torch's operations."""
-    return _dispatch_modes() == 0 and all(type(each) in _ORDINARY for each in given)
+@torch._disable_dynamo  # pyright: ignore[reportPrivateUsage]
+def _by_oracle_uncompiled(
+    given: Given, options: Options, recorder: Recorder | None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The reference is a loop with hooks, which no compiler looks into: the graph is cut here."""
+    return oracle.run(given, options._replace(alpha=float(options.alpha)), recorder)
 
 
 def _is_transformed() -> bool:
@@ -158,8 +165,8 @@ class _Recurrence(torch.autograd.Function):
         saved: Saved
         saved, last = engine.forward(given, options)
         # The output may be changed in place by whoever gets it. An alias shares its version counter and no graph: a changed
-        # output is noticed, and computed again. Where somebody keeps saved tensors elsewhere (checkpoints, off-loading), it goes
-        # with the others.
+        # output is noticed, and computed again. Where somebody keeps saved tensors elsewhere (checkpoints, off-loading), it
+        # goes with the others.
         keeps_itself = not _saved_tensors_are_kept_elsewhere()
         ctx.output = saved.output.detach() if keeps_itself else None
         ctx.version = None if saved.output.is_inference() else saved.output._version
@@ -178,7 +185,10 @@ class _Recurrence(torch.autograd.Function):
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
         with _plainly(given.weight_hh):
-            if output is None or output._version != ctx.version:  # a second backward pass, or changed in place
+            if ctx.engine is not native:
+                strange.check_storage(given)
+            # A second backward pass; or the output was changed in place, or its storage freed, by whoever got it.
+            if output is None or output._version != ctx.version or not strange.holds_its_numbers(output):
                 output = ctx.engine.forward(given, options)[0].output
             inputs, h0, weight_ih, weight_hh, _, _, lengths, c0 = given
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
@@ -202,10 +212,11 @@ def _by_oracle(
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         # Aliases: where one of them was computed from another, the way between them is not a part of this pass.
-        aliases = Given(*(each if each is None or not need else each.view_as(each) for each, need in zip(given, needs)))
+        pairs = zip(given, needs)  # noqa: B905
+        aliases = Given(*(each if each is None or not need else each.view_as(each) for each, need in pairs))
         output, last = oracle.run(aliases, options, recorder)
         reached = [index for index, grad in enumerate(grads) if grad is not None]
-        results, leaves = (output, *last), [each for each, need in zip(aliases, needs) if need]
+        results, leaves = (output, *last), [each for each, need in zip(aliases, needs) if need]  # noqa: B905
         if not reached:
             return [None] * len(given)
         found = torch.autograd.grad(
@@ -216,7 +227,7 @@ def _by_oracle(
             allow_unused=True,
         )
     each_found = iter(found)
-    return [next(each_found) if need else None for _, need in zip(given, needs)]
+    return [next(each_found) if need else None for _, need in zip(given, needs)]  # noqa: B905
 
 
 _NOTHING = contextlib.nullcontext()
