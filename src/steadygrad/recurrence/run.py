@@ -79,7 +79,7 @@ def run(
     """
     _check_fit(given, options)
     chosen = choose(backend, given.weight_hh, options.mode)
-    if is_exporting():
+    if is_exporting() or given.inputs.shape[1] == 0:  # an empty batch: no error to measure, gradients of 0
         return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
     if torch.compiler.is_compiling():
         if chosen == "reference":
@@ -125,9 +125,15 @@ def _is_transformed() -> bool:
 
 def _is_batched(grads: tuple[Tensor | None, ...]) -> bool:
     """Whether these are the gradients of several losses at once (`is_grads_batched`, vmap over backward)."""
-    if _functorch is None or _functorch.peek_interpreter_stack() is None:
+    if _functorch is None:
         return False
-    return any(grad is not None and _functorch.is_batchedtensor(grad) for grad in grads)
+    # `is_grads_batched` has a kind of batched tensor of its own, apart from vmap's.
+    inside_vmap = _functorch.peek_interpreter_stack() is not None
+    return any(
+        grad is not None
+        and (_functorch.is_legacy_batchedtensor(grad) or (inside_vmap and _functorch.is_batchedtensor(grad)))
+        for grad in grads
+    )
 
 
 def _check_fit(given: Given, options: Options) -> None:
@@ -179,8 +185,13 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         *tensors, activation, memory, output = ctx.saved_tensors
         given, options, recorder, needs = Given(*tensors), ctx.options, ctx.recorder, ctx.needs_input_grad
-        if torch.is_grad_enabled() or _is_batched(grads):
-            return (*_by_oracle(given, options, recorder, grads, needs), None, None, None)
+        batched = _is_batched(grads)
+        if batched and options.alpha > 0:
+            raise RuntimeError(
+                "alpha must be 0 for batched gradients (is_grads_batched, vmap): Ω is about the errors of one loss"
+            )
+        if batched or torch.is_grad_enabled():
+            return (*_by_oracle(given, options, None if batched else recorder, grads, needs), None, None, None)
         if output is None:
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
