@@ -194,6 +194,9 @@ class RecurrentLayer(torch.nn.RNNBase):
         return given.to(self._weights(0)[1].dtype)
 
     def _check_input(self, input: Tensor, weight: Tensor, tokens: bool, packed: bool = False) -> None:
+        if input.layout is not torch.strided or input.is_nested:
+            kind = "a nested tensor" if input.is_nested else f"of layout {input.layout}"
+            raise WrongInputError(f"input must be a dense tensor, not {kind}: use to_dense() or a PackedSequence")
         if input.device != weight.device:
             raise WrongInputError(f"input must be on the layer's device, {weight.device}, not on {input.device}")
         if tokens:
@@ -225,6 +228,8 @@ class RecurrentLayer(torch.nn.RNNBase):
         for name, part in zip(("hx",) if parts == 1 else ("h0", "c0"), hx, strict=True):
             if tuple(part.shape) != wanted:
                 raise WrongInputError(f"{name} must be of shape {wanted} to fit the input, not {tuple(part.shape)}")
+            if part.layout is not torch.strided:
+                raise WrongInputError(f"{name} must be a dense tensor, not of layout {part.layout}: use to_dense()")
             if part.dtype != weight.dtype or part.device != weight.device:
                 raise WrongInputError(
                     f"{name} must be {weight.dtype} on {weight.device}, not {part.dtype} on {part.device}"

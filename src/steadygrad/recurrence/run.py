@@ -13,7 +13,7 @@ without what it watches), a second derivative and batched gradients (the backwar
 from __future__ import annotations
 
 import contextlib
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, native_gated, op, oracle
+from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, strange
 from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
@@ -86,15 +86,21 @@ def run(
     """
     _check_fit(given, options)
     chosen = choose(backend, given.weight_hh, options.mode)
-    if is_exporting():
+    if is_exporting() or given.inputs.shape[1] == 0:  # an empty batch: no error to measure, gradients of 0
         return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
-    if torch.compiler.is_compiling() and chosen != "reference":
+    if torch.compiler.is_compiling():
+        if chosen == "reference":
+            return _by_oracle_uncompiled(given, options, recorder)
         return op.run(given, options, recorder, chosen)
     if is_transformed():
         if options.alpha > 0 or options.clip_error is not None:
             raise RuntimeError(NO_OMEGA_HERE)
         return oracle.run(given, options, None)
-    if chosen == "reference" or not _is_ordinary(given):
+    if not strange.are_ordinary(given):
+        return oracle.run(given, *strange.what_is_left(given, options, recorder))
+    if chosen != "native":  # which looks at every address itself
+        strange.check_storage(given)
+    if chosen == "reference" or strange.is_watched():
         return oracle.run(given, options, recorder)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
@@ -103,14 +109,15 @@ def run(
     return output, tuple(last)
 
 
-_ORDINARY = frozenset((Tensor, torch.nn.Parameter, NoneType))
-_dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)  # pyright: ignore[reportPrivateUsage]
 _functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
 
 
-def _is_ordinary(given: Given) -> bool:
-    """Whether all tensors hold their numbers themselves, and nobody watches or replaces torch's operations."""
-    return _dispatch_modes() == 0 and all(type(each) in _ORDINARY for each in given)
+@torch._disable_dynamo  # pyright: ignore[reportPrivateUsage]
+def _by_oracle_uncompiled(
+    given: Given, options: Options, recorder: Recorder | None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The reference is a loop with hooks, which no compiler looks into: the graph is cut here."""
+    return oracle.run(given, options._replace(alpha=float(options.alpha)), recorder)
 
 
 def is_transformed() -> bool:
@@ -122,9 +129,15 @@ def is_transformed() -> bool:
 
 def _is_batched(grads: tuple[Tensor | None, ...]) -> bool:
     """Whether these are the gradients of several losses at once (`is_grads_batched`, vmap over backward)."""
-    if _functorch is None or _functorch.peek_interpreter_stack() is None:
+    if _functorch is None:
         return False
-    return any(grad is not None and _functorch.is_batchedtensor(grad) for grad in grads)
+    # `is_grads_batched` has a kind of batched tensor of its own, apart from vmap's.
+    inside_vmap = _functorch.peek_interpreter_stack() is not None
+    return any(
+        grad is not None
+        and (_functorch.is_legacy_batchedtensor(grad) or (inside_vmap and _functorch.is_batchedtensor(grad)))
+        for grad in grads
+    )
 
 
 def _check_fit(given: Given, options: Options) -> None:
@@ -175,13 +188,21 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         *tensors, activation, memory, output = ctx.saved_tensors
         given, options, recorder, needs = Given(*tensors), ctx.options, ctx.recorder, ctx.needs_input_grad
-        if torch.is_grad_enabled() or _is_batched(grads):
-            return (*_by_oracle(given, options, recorder, grads, needs), None, None, None)
+        batched = _is_batched(grads)
+        if batched and options.alpha > 0:
+            raise RuntimeError(
+                "alpha must be 0 for batched gradients (is_grads_batched, vmap): Ω is about the errors of one loss"
+            )
+        if batched or torch.is_grad_enabled():
+            return (*_by_oracle(given, options, None if batched else recorder, grads, needs), None, None, None)
         if output is None:
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
         with _plainly(given.weight_hh):
-            if output is None or output._version != ctx.version:  # a second backward pass, or changed in place
+            if ctx.engine is not native:
+                strange.check_storage(given)
+            # A second backward pass; or the output was changed in place, or its storage freed, by whoever got it.
+            if output is None or output._version != ctx.version or not strange.holds_its_numbers(output):
                 output = ctx.engine.forward(given, options)[0].output
             inputs, h0, weight_ih, weight_hh, _, _, lengths, c0 = given
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
