@@ -1,5 +1,9 @@
 """torch's recurrent layers inside a model become ours, and back; their parameters stay the same objects."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 import warnings
@@ -64,7 +68,7 @@ def convert(
         1, 1, alpha=alpha, omega=omega, clip_error=clip_error, device="meta"
     )  # says what is wrong before anything changes
 
-    def ours(layer: torch.nn.Module) -> torch.nn.Module | str | None:
+    def ours(layer: Any) -> torch.nn.Module | str | None:
         if type(layer) not in OURS:
             return _why_not(layer)
         if layer.proj_size:
@@ -91,7 +95,7 @@ def revert(model: torch.nn.Module) -> Conversion:
     """
     _check_model(model, TORCHS, "torch.nn.RNN, GRU or LSTM with load_state_dict")
 
-    def torchs(layer: torch.nn.Module) -> torch.nn.Module | str | None:
+    def torchs(layer: Any) -> torch.nn.Module | str | None:
         if type(layer) not in TORCHS:
             parametrized = isinstance(layer, RecurrentLayer) and torch.nn.utils.parametrize.is_parametrized(layer)
             return "its weights are parametrized" if parametrized else None

@@ -6,6 +6,8 @@ c' = f ⊙ c + i ⊙ g,  h' = o ⊙ tanh(c')
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .base import RecurrentLayer
@@ -85,6 +87,6 @@ class LSTM(RecurrentLayer):
         )
 
     # What torch.nn.LSTM's own forward pass calls, which an exported layer goes through (portable.py).
-    get_expected_cell_size = torch.nn.LSTM.get_expected_cell_size
-    check_forward_args = torch.nn.LSTM.check_forward_args
-    permute_hidden = torch.nn.LSTM.permute_hidden
+    get_expected_cell_size: Any = torch.nn.LSTM.get_expected_cell_size
+    check_forward_args: Any = torch.nn.LSTM.check_forward_args
+    permute_hidden: Any = torch.nn.LSTM.permute_hidden

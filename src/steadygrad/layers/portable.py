@@ -5,6 +5,10 @@ computes the same, that is taken; else the steps are written out one by one. It 
 or flow.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 import warnings

@@ -5,6 +5,10 @@
 The cell is a module of the user's, or torch's RNNCell, GRUCell, LSTMCell. It is called step by step (recurrence/stepwise.py).
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

@@ -14,6 +14,10 @@ P is Ω's derivative through the gates: v depends on W_hh also because the gates
 one more product, Γ = w W_hhᵀ over all steps at once, and no recurrence. A step past a sequence's length holds its state.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 import torch
@@ -189,7 +193,7 @@ def _square(parts: Tensor) -> Tensor:
 
 
 def _on(mask: Tensor | float, like: Tensor) -> Tensor | float:
-    return mask if isinstance(mask, float) else mask.to(like.device)
+    return mask.to(like.device) if isinstance(mask, Tensor) else mask
 
 
 def _omega_gradient(saved: Saved, sweep: _Sweep, options: Options) -> Tensor:

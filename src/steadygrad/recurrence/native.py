@@ -142,7 +142,7 @@ def backward(
         measured = torch.empty(2, batch, steps, dtype=torch.float64)
     if measured is not None:
         problem.error_sq = memory.address("measured", measured, (2, batch, steps), torch.float64)
-        problem.back_sq = problem.error_sq + 8 * steps * batch
+        problem.back_sq = memory.address("measured", measured[1], (batch, steps), torch.float64)
     grads = Gradients(
         torch.empty(inputs.shape, dtype=dtype) if wanted.inputs else None,
         torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,

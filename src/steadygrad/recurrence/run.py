@@ -10,6 +10,10 @@ differentiate, trace or transform: tensor subclasses, dispatch modes, torch.func
 without what it watches), a second derivative and batched gradients (the backward pass is computed by the oracle).
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 import contextlib
@@ -67,7 +71,7 @@ def is_autocast(tensor: Tensor) -> bool:
 def is_exporting() -> bool:
     """Whether the layer is being exported or traced, so that a program of torch's own operations is wanted."""
     exporting: Any = getattr(torch.compiler, "is_exporting", None)
-    return torch.jit.is_tracing() or (exporting is not None and exporting())
+    return cast(Any, torch.jit).is_tracing() or (exporting is not None and exporting())
 
 
 def run(
@@ -112,7 +116,7 @@ def run(
 _functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
 
 
-@torch._disable_dynamo  # pyright: ignore[reportPrivateUsage]
+@cast(Any, torch)._disable_dynamo
 def _by_oracle_uncompiled(
     given: Given, options: Options, recorder: Recorder | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -215,7 +219,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _saved_tensors_are_kept_elsewhere() -> bool:
-    ask: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # pyright: ignore[reportPrivateUsage]
+    ask: Any = getattr(cast(Any, torch._C)._autograd, "_top_saved_tensors_default_hooks", None)
     return ask is None or ask(False) is not None
 
 
@@ -226,18 +230,19 @@ def _by_oracle(
     again, needs = torch.is_grad_enabled(), needs[: len(given)]
     with torch.enable_grad():
         # Aliases: where one of them was computed from another, the way between them is not a part of this pass.
-        aliases = Given(
-            *(each if each is None or not need else each.view_as(each) for each, need in zip(given, needs, strict=True))
-        )
+        tensors: Any = [
+            each if each is None or not need else each.view_as(each) for each, need in zip(given, needs, strict=True)
+        ]
+        aliases = Given(*tensors)
         output, last = oracle.run(aliases, options, recorder)
         reached = [index for index, grad in enumerate(grads) if grad is not None]
-        results, leaves = (output, *last), [each for each, need in zip(aliases, needs, strict=True) if need]
+        results, leaves = (output, *last), [each for each, need in zip(tensors, needs, strict=True) if need]
         if not reached:
             return [None] * len(given)
-        found = torch.autograd.grad(
+        found: Any = torch.autograd.grad(
             [results[index] for index in reached],
             leaves,
-            [grads[index] for index in reached],
+            cast(Any, [grads[index] for index in reached]),
             create_graph=again,
             allow_unused=True,
         )
