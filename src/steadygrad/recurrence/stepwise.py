@@ -154,9 +154,7 @@ class _Tape:
             after = self.step(inputs, before, parameters)
             self._check_repeated(after, pairs)
             errors = tuple(torch.cat([self.errors[index][part] for index in pairs]) for part in range(len(after)))
-            back: Sequence[Tensor | None] = torch.autograd.grad(
-                after, before, errors, create_graph=True, allow_unused=True
-            )
+            back: Any = torch.autograd.grad(after, before, errors, create_graph=True, allow_unused=True)
             # With dΩ = Σ φ_k v_k · dv_k (regularizer.py), θ gets Σ (∂v/∂θ)ᵀ φ v, and φ v is held constant.
             terms = [
                 (
@@ -168,7 +166,7 @@ class _Tape:
             total = torch.stack(terms).sum() if terms else factors.new_zeros(())
             if not total.requires_grad:
                 return [torch.zeros_like(each) for each in self.recurrent]
-            found: Sequence[Tensor | None] = torch.autograd.grad(total, parameters, allow_unused=True)
+            found: Any = torch.autograd.grad(total, parameters, allow_unused=True)
         return [
             torch.zeros_like(each) if grad is None else self.options.alpha * grad
             for each, grad in zip(self.recurrent, found, strict=True)
