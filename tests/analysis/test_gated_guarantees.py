@@ -145,7 +145,7 @@ def test_no_guarantee_holds_for_every_input_and_an_input_shows_why(cell: str):
     kept = jacobian_norms(rnn, torch.full((200, 1, 2), 1000.0))
     # An LSTM's c grows by i g at every step and is then fed into no gate: its error is carried by f alone.
     assert kept.log_largest[-1] > -0.1
-    assert "can't guarantee vanishing for any input" in result.verdict
+    assert "can't guarantee vanishing for every input" in result.verdict
     assert "jacobian_norms" in result.verdict
 
 

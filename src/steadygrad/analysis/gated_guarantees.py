@@ -164,7 +164,7 @@ def _verdict(found: GatedConditions) -> str:
     look = "Look at what it does on your data: jacobian_norms, lyapunov_spectrum."
     if found.input_bound is None:
         cannot = (
-            f"The weights of a {found.cell} can't guarantee vanishing for any input, since one that drives its {gate} "
+            f"The weights of a {found.cell} can't guarantee vanishing for every input, since one that drives its {gate} "
             "towards 1 keeps the error as it is; give input_bound for inputs of a known size."
         )
     else:
