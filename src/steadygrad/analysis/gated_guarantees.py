@@ -1,12 +1,12 @@
 """What the weights of a GRU or LSTM say about gradients, and what they can't say.
 
 A plain unit multiplies its error by σ' W_rec at every step; a gated one also hands it on through a gate, and the gate, in
-(0, 1), depends on the input. An input that drives it to 1 (z → 1, f → 1) lets the error of that unit pass unchanged. So no
-recurrent weights guarantee vanishing for every input. For inputs with |u_j| ≤ U the gates keep away from 1, and a
-bound of the Jacobian row by row decides. With |h_j| ≤ 1 (true from the first step on if it is true of h_0), ‖w‖₁ the sum of
-the absolute entries of a unit's row of weights, and each gate between its values at the extreme pre-activations
+(0, 1), depends on the input. An input that drives it to 1 (z → 1, f → 1) lets the error of that unit pass unchanged. So where
+inputs reach that gate, no recurrent weights guarantee vanishing for every input. For inputs with |u_j| ≤ U the gates keep
+away from 1, and a bound of the Jacobian row by row decides. With |h_j| ≤ 1 (true at every step if it is true of h_0), ‖w‖₁ the
+sum of the absolute entries of a unit's row of weights, and each gate between its values at the extreme pre-activations
 
-    |a| ≤ b ± (U ‖w_i‖₁ + ‖w_h‖₁)                  b = b_i + b_h
+    b − R ≤ a ≤ b + R,       R = U ‖w_i‖₁ + ‖w_h‖₁,       b = b_i + b_h
 
 GRU: the sums of the absolute entries of J's rows are, with M = ‖w_hn‖₁ + |b_hn| ≥ |m|, at most
 
@@ -69,7 +69,8 @@ class GatedConditions:
         vanishing_guaranteed: β < 1.
         explosion_possible: β > 1. Necessary for exponential growth, not sufficient.
 
-    A value that equals 1 to within rounding counts as equal: then neither boolean is true.
+    A value that equals 1 to within rounding counts as equal: then neither boolean is true. The initial state is taken to be
+    one the layer can reach: |h_0| ≤ 1, and |c_0| within the bound of c.
     """
 
     cell: str
@@ -163,7 +164,7 @@ def _verdict(found: GatedConditions) -> str:
     look = "Look at what it does on your data: jacobian_norms, lyapunov_spectrum."
     if found.input_bound is None:
         cannot = (
-            f"The weights of a {found.cell} can't guarantee vanishing for any input, since one that drives its {gate} "
+            f"The weights of a {found.cell} can't guarantee vanishing for every input, since one that drives its {gate} "
             "towards 1 keeps the error as it is; give input_bound for inputs of a known size."
         )
     else:
