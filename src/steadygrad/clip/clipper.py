@@ -24,7 +24,8 @@ from torch.optim import Optimizer
 from steadygrad import checks
 
 from .fault import at_fault, names_by_id, parameters_of, recurrent_ids, undo
-from .norm import by_device_and_dtype, scale_, total_norm
+from .norm import scale_
+from .sharded import anywhere, is_sharded, measured, refuse_fsdp1
 from .stats import ClipStats, Ledger
 from .threshold import Threshold, track
 
@@ -91,6 +92,7 @@ class NormClipper:
         other: NormClipper | None = getattr(optimizer.step, "_norm_clipper", None)
         if other is not None and other.attached:
             raise ValueError("optimizer must have no other NormClipper attached, and this one has: detach() that first")
+        refuse_fsdp1(parameters_of(optimizer))
         self.optimizer = optimizer
         self.nonfinite = checks.one_of("nonfinite", nonfinite, ("skip", "raise", "shrink"))
         self._threshold = threshold
@@ -196,10 +198,10 @@ class NormClipper:
         optimizer, ledger = self.optimizer, self._ledger
         with torch.no_grad():
             grads = [g for group in optimizer.param_groups for p in group["params"] if (g := p.grad) is not None]
-            groups = by_device_and_dtype(grads)
             # a GradScaler leaves this on fused optimizers, whose gradients are then still scaled
             scale = float(getattr(optimizer, "grad_scale", None) or 1.0)
-            norm = total_norm(groups) / scale
+            norm, groups = measured(grads)
+            norm /= scale
             if not math.isfinite(norm) or (self._recurrent and norm > SHRINK_ABOVE):
                 return self._without(norm, scale)
             threshold = self._tracker.value
@@ -215,7 +217,8 @@ class NormClipper:
     def _without(self, norm: float, scale: float) -> bool:
         """Go on without this gradient, as `nonfinite` says; an overflow that a GradScaler found is always skipped."""
         ledger = self._ledger
-        overflow = bool(getattr(self.optimizer, "found_inf", None))
+        found_inf = bool(getattr(self.optimizer, "found_inf", None))
+        (overflow,) = anywhere([found_inf], [p.grad for p in parameters_of(self.optimizer)])
         ledger.last_skipped = at_fault(self.optimizer, self._names) or (f"norm {norm:.3g}",)
         if self._recurrent and not overflow:
             ledger.shrunk += 1
@@ -236,10 +239,15 @@ class NormClipper:
             if p.grad is None:
                 continue
             if id(p) in self._recurrent:
-                shrinking.append(p.grad.copy_(p).mul_(SHRINK_BY * scale))
+                if is_sharded(p.grad):
+                    # in the parameter's own placements, since a gradient may have come as a partial sum
+                    p.grad = p.detach().clone()
+                else:
+                    p.grad.copy_(p)
+                shrinking.append(p.grad.mul_(SHRINK_BY * scale))
             else:
                 p.grad.zero_()
-        return total_norm(by_device_and_dtype(shrinking)) / scale
+        return measured(shrinking)[0] / scale
 
 
 class _SkippedError(Exception):
