@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from steadygrad.clip import NormClipper, Percentile, clip_grad_norm_
+from steadygrad.clip import Auto, NormClipper, Percentile, Spike, clip_grad_norm_
 
 INF, NAN = math.inf, math.nan
 
@@ -100,7 +100,7 @@ def test_first_step_skipped_leaves_the_state_empty() -> None:
 
 
 def test_gradient_below_the_threshold_is_not_written_by_the_clipper() -> None:
-    thresholds: list[Any] = [1e6, "auto", Percentile(100)]
+    thresholds: list[Any] = [1e6, Auto(statistic="mean"), Percentile(100), Spike()]
     for threshold in thresholds:
         tensors = fresh()
         optimizer = torch.optim.SGD(tensors, lr=0.1)
@@ -109,6 +109,18 @@ def test_gradient_below_the_threshold_is_not_written_by_the_clipper() -> None:
         before = [p.grad._version for p in tensors]
         optimizer.step()
         assert [p.grad._version for p in tensors] == before
+
+
+def test_ordinary_gradient_is_not_written_by_the_automatic_threshold() -> None:
+    tensors = fresh()
+    optimizer = torch.optim.SGD(tensors, lr=0.1)
+    NormClipper(optimizer, "auto")
+    for values in gradients(1):
+        for _ in range(30):
+            give(tensors, values)
+            before = [p.grad._version for p in tensors]
+            optimizer.step()
+    assert [p.grad._version for p in tensors] == before
 
 
 def test_optimizer_whose_step_takes_no_closure_is_clipped() -> None:

@@ -71,6 +71,8 @@ def joined(norms: list[float], p: float = 2.0) -> float:
     """The p-norm of the norms of the parts, which is the norm of the whole."""
     if any(math.isnan(norm) for norm in norms):
         return math.nan
+    if p == 2.0:
+        return math.hypot(*norms)
     m = max(norms, default=0.0)
     if m == 0 or m == math.inf or p == math.inf:
         return m
@@ -95,6 +97,14 @@ def scale_(groups: list[list[Tensor]], factor: float, foreach: bool | None = Non
         else:
             for g in group:
                 g.mul_(by)
+
+
+def clamp_(gradients: list[Tensor], bound: float) -> None:
+    """Every entry to [−bound, bound], in place."""
+    if any(g.is_complex() for g in gradients):
+        raise ValueError("per='entry' must have real gradients, and one of them is complex")
+    for g in gradients:
+        g.clamp_(-bound, bound)
 
 
 def _kind(g: Tensor) -> Kind:
