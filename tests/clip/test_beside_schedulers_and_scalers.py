@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import pickle
 from typing import Any
@@ -20,6 +21,16 @@ from clip_cases import (
 from steadygrad.clip import NormClipper
 
 INF, NAN = math.inf, math.nan
+
+
+class Plain(torch.optim.Optimizer):
+    """Its step has arguments of its own."""
+
+    def __init__(self, tensors: Any, lr: float) -> None:
+        super().__init__(tensors, {"lr": lr})
+
+    def step(self, closure: Any = None, *, scale: float = 1.0) -> None:  # type: ignore[override]
+        del closure, scale
 
 
 @pytest.mark.parametrize("clipper_first", [True, False])
@@ -146,3 +157,21 @@ def test_shrink_under_a_grad_scaler_shrinks_by_the_same_two_percent() -> None:
     torch.testing.assert_close(tensor.data, torch.tensor([1.98, 3.96]))  # 1 − 0.5 · 0.02 = 0.99
     assert clipper.stats.norm_before == pytest.approx(5e11)
     assert clipper.stats.norm_after == pytest.approx(0.02 * math.sqrt(20), rel=1e-6)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "before", "after"])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.LBFGS, Plain])
+def test_signature_of_the_step_is_kept(kind: Any, scheduler: str) -> None:
+    def signature(clipped: bool) -> list[str]:
+        optimizer = kind(fresh(), lr=1.0)
+        if scheduler == "before":
+            torch.optim.lr_scheduler.ConstantLR(optimizer)
+        if clipped:
+            NormClipper(optimizer, 1.0)
+        if scheduler == "after":
+            torch.optim.lr_scheduler.ConstantLR(optimizer)
+        # torch's schedulers leave an unbound function, and its "self"
+        return [str(p) for p in inspect.signature(optimizer.step).parameters.values() if p.name != "self"]
+
+    assert signature(clipped=True) == signature(clipped=False)
+    assert len(signature(clipped=True)) == (2 if kind is Plain else 1)
