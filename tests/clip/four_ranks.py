@@ -109,6 +109,18 @@ def meshes_of_single_dimensions_share_one_norm() -> dict[str, Any]:
     return {"a little off": grad_norm(tensors[:2]), "of all": grad_norm(tensors), **norms}
 
 
+def entries_of_every_placement_are_bounded() -> dict[str, Any]:
+    for name, mesh, placements in layouts():
+        tensor = parameter(mesh, placements)
+        whole = full(tensor.grad)
+        optimizer = torch.optim.SGD([tensor], lr=0.0)
+        clipper = NormClipper(optimizer, 0.5, per="entry")
+        optimizer.step()
+        torch.testing.assert_close(full(tensor.grad), whole.clamp(-0.5, 0.5), rtol=1e-12, atol=0, msg=name)
+        assert clipper.stats.norm_after == pytest.approx(whole.clamp(-0.5, 0.5).norm().item(), rel=1e-12), name
+    return {}
+
+
 def not_finite_is_named_on_all_ranks_for_every_placement() -> dict[str, Any]:
     found = {}
     for name, mesh, placements in layouts():
@@ -172,6 +184,7 @@ CASES = {
         every_placement_has_the_norm_of_the_whole,
         different_placements_share_one_norm,
         meshes_of_single_dimensions_share_one_norm,
+        entries_of_every_placement_are_bounded,
         not_finite_is_named_on_all_ranks_for_every_placement,
         shrink_works_for_every_placement,
         largest_part_is_refused,

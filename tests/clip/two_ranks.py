@@ -125,6 +125,23 @@ def fsdp2_training_with_a_clipper_equals_one_process() -> dict[str, Any]:
     return {"history": ours.history, "threshold": ours.threshold}
 
 
+def fsdp2_units_are_clipped_as_in_one_process() -> dict[str, Any]:
+    found = {}
+    for per in ("group", "parameter", "entry"):
+        model, whole = with_gradients(100.0)
+        for each in (model, whole):
+            groups = [{"params": list(layer.parameters())} for layer in each.values()]
+            optimizer = torch.optim.SGD(groups, lr=0.0)
+            clipper = NormClipper(optimizer, 2.0, per=per)
+            optimizer.step()
+            if each is model:
+                found[per] = str(clipper.stats), clipper.stats.clipped_by
+        assert clipper.stats.clipped == 1
+        assert found[per][1] == clipper.stats.clipped_by
+        same(model, whole)
+    return found
+
+
 def poison(model: Any, name: str, value: float) -> None:
     """One entry that lies on the second rank alone: the last of the parameter."""
     if torch.distributed.get_rank() == 1:
@@ -314,6 +331,7 @@ CASES = {
         fsdp2_gradient_below_the_threshold_is_not_written,
         fsdp2_huge_gradients_are_clipped,
         fsdp2_training_with_a_clipper_equals_one_process,
+        fsdp2_units_are_clipped_as_in_one_process,
         fsdp2_names_what_is_not_finite_on_another_rank,
         fsdp2_skips_on_all_ranks,
         fsdp2_raises_on_all_ranks,
