@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .clip import ClipStats as ClipStats
     from .clip import NormClipper as NormClipper
     from .clip import Percentile as Percentile
+    from .clip import Spike as Spike
     from .clip import clip_grad_norm_ as clip_grad_norm_
     from .clip import grad_norm as grad_norm
     from .clip import nonfinite_parameters as nonfinite_parameters
@@ -42,6 +43,7 @@ _HOME = {
     "ClipStats": "clip",
     "NormClipper": "clip",
     "Percentile": "clip",
+    "Spike": "clip",
     "clip_grad_norm_": "clip",
     "grad_norm": "clip",
     "nonfinite_parameters": "clip",
