@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import analysis as analysis
     from . import data as data
+    from . import diagnosis as diagnosis
     from . import dynamics as dynamics
     from . import init as init
+    from . import lightning as lightning
     from . import natural as natural
     from . import tasks as tasks
     from . import training as training
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from .clip import clip_grad_norm_ as clip_grad_norm_
     from .clip import grad_norm as grad_norm
     from .clip import nonfinite_parameters as nonfinite_parameters
+    from .diagnosis import Watch as Watch
+    from .diagnosis import watch as watch
     from .flow import GradientFlow as GradientFlow
     from .regularizer import omega as omega
     from .layers.gru import GRU as GRU
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "data", "dynamics", "init", "natural", "tasks", "training")
+_ROOMS = ("analysis", "data", "diagnosis", "dynamics", "init", "lightning", "natural", "tasks", "training")
 _HOME = {
     "Auto": "clip",
     "ClipStats": "clip",
@@ -43,6 +47,8 @@ _HOME = {
     "clip_grad_norm_": "clip",
     "grad_norm": "clip",
     "nonfinite_parameters": "clip",
+    "Watch": "diagnosis",
+    "watch": "diagnosis",
     "GradientFlow": "flow",
     "omega": "regularizer",
     "GRU": "layers.gru",
