@@ -155,7 +155,30 @@ def test_options_of_our_layer_are_kept() -> None:
         watch = looked_at(layer, data(T, B, I))
         for cell, flow in zip(watch.looks[0].cells, layer.flow, strict=True):
             torch.testing.assert_close(torch.tensor(cell.norms, dtype=torch.float64), flow.norms, rtol=1e-9, atol=1e-15)
-            assert (cell.horizon, cell.growth) == (flow.horizon, pytest.approx(flow.growth))
+
+
+@every_layer
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_the_horizon_is_that_of_the_last_losses_error(kind: Any, packed: bool) -> None:
+    """A loss at every step hides what comes from afar; the horizon must be the one of a loss at the last step alone."""
+    layer = made(kind, num_layers=1, bidirectional=True)
+    x = data(40, B, I)
+    given = pack_padded_sequence(x, torch.tensor([40, 31, 31, 17])) if packed else x
+
+    def looks(loss: Any) -> list[Any]:
+        with sg.watch(layer, every=1) as watch:
+            output = layer(given)[0]
+            loss(nn.utils.rnn.pad_packed_sequence(output)[0] if packed else output).backward()
+        return list(watch.looks[0].cells)
+
+    def ends(output: Tensor) -> Tensor:
+        lasts = torch.tensor([40, 31, 31, 17] if packed else [40] * B) - 1
+        return output[lasts, torch.arange(B), :H].sin().sum() + output[0, :, H:].sin().sum()
+
+    for everywhere, end in zip(looks(lambda output: output.sin().sum()), looks(ends), strict=True):
+        assert (everywhere.horizon, everywhere.room) == (end.horizon, end.room)
+        assert everywhere.growth == pytest.approx(end.growth, rel=1e-9)
+        assert everywhere.norms != pytest.approx(end.norms, rel=1e-3)
 
 
 def test_tokens_and_other_dtypes() -> None:

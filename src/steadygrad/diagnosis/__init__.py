@@ -6,6 +6,9 @@ look.py        the numbers of one looked-at update, as JSON         findings.py 
 table.py       print(watch)      page.py  one HTML page             records.py  JSON lines, scalars   board.py TensorBoard
 """
 
+from .findings import KINDS as KINDS
+from .findings import Finding as Finding
+from .findings import findings_of as findings_of
 from .look import CellLook as CellLook
 from .look import Look as Look
 from .watcher import Watch as Watch

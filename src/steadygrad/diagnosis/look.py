@@ -56,12 +56,15 @@ class CellLook:
     ratios: Sequence[float]
     """[T − 1]: how much of its norm the error keeps from step k + 1 to k; NaN where there is none."""
     horizon: int
+    """How many steps back more than 1 % of the error of the last step's own loss is left."""
     growth: float
+    """How many times larger that error became on its way, at most; 1 where it never grew."""
     omega: float
     active: float
     room: int = 0
     """How many steps lie between the last step that has an error and the first step: what the horizon is to be held against."""
     reverse: bool = False
+    leak: float = 0.0
     reached: float = 0.0
     """The share of steps whose error is at least 1 % of the largest."""
     spoken_to: float = math.nan

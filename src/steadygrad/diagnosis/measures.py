@@ -11,8 +11,8 @@ from torch import Tensor
 from ..flow import KEPT, CellFlow
 from ..recurrence import nonlinearity
 from ..recurrence.cells import project
+from .cellrun import CellRun
 from .look import CellLook, Fault, Gate
-from .rerun import CellRun
 
 CLOSED, OPEN = 0.05, 0.95
 NEAR = 0.01
@@ -27,11 +27,11 @@ SAMPLED = 32
 @torch.no_grad()
 def cell_look(layer: str, call: int, run: CellRun) -> CellLook:
     """All numbers of one cell."""
-    flow, mode = run.flow, run.options.mode
-    steps, batch, units = run.output.shape
+    mode = run.options.mode
+    steps, batch, units = run.saved.output.shape
     running = _running(run)
     gates = _gates(run)
-    state = run.memory if mode == "LSTM" and run.memory is not None else run.output
+    state = run.saved.memory if mode == "LSTM" and run.saved.memory is not None else run.saved.output
     return CellLook(
         layer=layer,
         cell=run.name,
@@ -40,7 +40,7 @@ def cell_look(layer: str, call: int, run: CellRun) -> CellLook:
         steps=steps,
         batch=batch,
         units=units,
-        **of_flow(flow),
+        **of_flow(run.flow, run.lasting_flow),
         spoken_to=run.spoken_to.double().mean().item(),
         saturated=_saturated(run, gates, running),
         dead=_dead(run, running),
@@ -57,38 +57,40 @@ def cell_look(layer: str, call: int, run: CellRun) -> CellLook:
     )
 
 
-def of_flow(flow: CellFlow) -> dict[str, Any]:
-    """What a `CellLook` takes from a flow."""
-    norms = flow.norms
+def of_flow(total: CellFlow, lasting: CellFlow | None = None) -> dict[str, Any]:
+    """What a `CellLook` takes from a flow: the norms from the total error; horizon and growth from the lasting one."""
+    lasting = lasting or total
+    norms = total.norms
     largest = norms.nan_to_num(0.0, posinf=0.0).max().item() if len(norms) else 0.0
-    finite = bool(flow.measured.isfinite().all())
-    ratios = flow.ratios if flow.options.reverse else flow.ratios.flip(0)
+    finite = bool(total.measured.isfinite().all())
+    ratios = lasting.ratios if lasting.options.reverse else lasting.ratios.flip(0)
     seen = torch.nonzero(~ratios.isnan()).flatten()
     return {
-        "room": len(ratios) - int(seen[0]) if len(seen) else 0,
         "norms": norms.tolist(),
-        "ratios": flow.ratios.tolist(),
-        "horizon": flow.horizon if finite else 0,
-        "growth": flow.growth if finite else math.inf,
-        "omega": flow.omega,
-        "active": flow.active if finite else 0.0,
-        "reverse": flow.options.reverse,
+        "ratios": total.ratios.tolist(),
+        "horizon": lasting.horizon if finite else 0,
+        "growth": lasting.growth if finite else math.inf,
+        "room": len(ratios) - int(seen[0]) if len(seen) else 0,
+        "omega": total.omega,
+        "active": total.active if finite else 0.0,
+        "reverse": total.options.reverse,
+        "leak": total.options.leak,
         "reached": (norms >= KEPT * largest).double().mean().item() if largest > 0 else 0.0,
     }
 
 
 def _gates(run: CellRun) -> dict[str, Tensor]:
-    if run.options.mode not in GATES or run.activation is None:
+    if run.options.mode not in GATES or run.saved.activation is None:
         return {}
     names = GATES[run.options.mode]
-    return dict(zip(names, run.activation.chunk(len(names), -1), strict=True))
+    return dict(zip(names, run.saved.activation.chunk(len(names), -1), strict=True))
 
 
 def _running(run: CellRun) -> Tensor | None:
     """[T, B]: the steps before each sequence's end; None where all are."""
-    if run.lengths is None:
+    if run.saved.lengths is None:
         return None
-    return torch.arange(len(run.output), device=run.lengths.device).unsqueeze(1) < run.lengths
+    return torch.arange(len(run.saved.output), device=run.saved.lengths.device).unsqueeze(1) < run.saved.lengths
 
 
 def _kept(values: Tensor, running: Tensor | None) -> Tensor:
@@ -106,7 +108,7 @@ def _saturated(run: CellRun, gates: dict[str, Tensor], running: Tensor | None) -
     options = run.options
     if options.mode == "LSTM":
         values, low, high = (
-            run.memory,
+            run.saved.memory,
             -math.atanh(1 - NEAR),
             math.atanh(1 - NEAR),
         )  # tanh c is saturated where c is beyond
@@ -114,7 +116,7 @@ def _saturated(run: CellRun, gates: dict[str, Tensor], running: Tensor | None) -
         values, low, high = gates.get("n"), NEAR - 1, 1 - NEAR
     else:
         low, high = (bound - math.copysign(NEAR, bound - 0.5) for bound in nonlinearity.get(options.nonlinearity).range)
-        values = run.output if run.activation is None else run.activation
+        values = run.saved.output if run.saved.activation is None else run.saved.activation
         if options.nonlinearity in ("relu", "identity"):
             return math.nan
     if values is None:
@@ -126,7 +128,7 @@ def _saturated(run: CellRun, gates: dict[str, Tensor], running: Tensor | None) -
 def _dead(run: CellRun, running: Tensor | None) -> float:
     if run.options.mode != "RNN" or run.options.nonlinearity != "relu":
         return math.nan
-    values = run.output if run.activation is None else run.activation
+    values = run.saved.output if run.saved.activation is None else run.saved.activation
     return _kept(values, running).eq(0).all(0).double().mean().item()
 
 
@@ -135,8 +137,8 @@ def _state_growth(state: Tensor, run: CellRun) -> float:
     steps = len(state)
     if steps < 8:
         return math.nan
-    if run.lengths is not None:
-        whole = run.lengths == steps
+    if run.saved.lengths is not None:
+        whole = run.saved.lengths == steps
         state = state[:, whole]
     if run.options.reverse:
         state = state.flip(0)
@@ -145,8 +147,8 @@ def _state_growth(state: Tensor, run: CellRun) -> float:
 
 
 def _input_drive(run: CellRun) -> float:
-    stride = max(1, len(run.inputs) // SAMPLED)
-    return _rms(project(run.inputs[::stride], run.weight_ih, run.bias_ih))
+    stride = max(1, len(run.saved.inputs) // SAMPLED)
+    return _rms(project(run.saved.inputs[::stride], run.saved.weight_ih, run.bias_ih))
 
 
 def _rms(values: Tensor) -> float:
@@ -154,13 +156,17 @@ def _rms(values: Tensor) -> float:
 
 
 def _fault(run: CellRun, gates: dict[str, Tensor], running: Tensor | None) -> Fault | None:
-    for name, values in (("weight_ih", run.weight_ih), ("weight_hh", run.weight_hh), ("bias_ih", run.bias_ih)):
+    for name, values in (
+        ("weight_ih", run.saved.weight_ih),
+        ("weight_hh", run.saved.weight_hh),
+        ("bias_ih", run.bias_ih),
+    ):
         if values is not None and not _finite(values):
             return Fault(f"parameter {name}_{run.name}", None)
-    seen = [("input", run.inputs), *((f"gate {name}", values) for name, values in gates.items())]
-    if run.options.mode == "LSTM" and run.memory is not None:
-        seen.append(("cell", run.memory))
-    seen.append(("state", run.output))
+    seen = [("input", run.saved.inputs), *((f"gate {name}", values) for name, values in gates.items())]
+    if run.options.mode == "LSTM" and run.saved.memory is not None:
+        seen.append(("cell", run.saved.memory))
+    seen.append(("state", run.saved.output))
     found: list[tuple[int, int, str]] = []
     for rank, (what, values) in enumerate(seen):
         if values.is_floating_point() and not _finite(values):

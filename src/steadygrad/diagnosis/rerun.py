@@ -9,7 +9,6 @@ be known. Whether the re-run is the pass is not taken for granted: its output is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,46 +16,13 @@ from torch import Tensor
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..flow import CellFlow, Recorder
-from ..recurrence import nonlinearity
-from ..recurrence.cells import STATES
-from ..recurrence.options import Given, Options, Saved, Wanted
+from ..recurrence.options import Given, Options, Saved
 from ..recurrence.run import ENGINES, choose
-from ..recurrence.stepwise import square
 from .calls import Call, sequences
+from .cellrun import CellRun, lasting, run_back
 
 SAME = 1e-3
 """A re-run whose output differs from the layer's by more than this share of its largest entry is called approximate."""
-
-
-@dataclass(frozen=True)
-class CellRun:
-    """One layer and direction of a call, re-run. Time is the first axis."""
-
-    name: str
-    options: Options
-    inputs: Tensor
-    weight_ih: Tensor
-    weight_hh: Tensor
-    bias_ih: Tensor | None
-    output: Tensor
-    activation: Tensor | None
-    memory: Tensor | None
-    measured: Tensor
-    """[2, T, B] float64, on the CPU: squared norms of the errors, and of what each step sends back."""
-    to_first: tuple[Tensor, ...]
-    """The error of the initial state, each part [B, H]."""
-    first: tuple[Tensor, ...]
-    """The initial state, each part [B, H]; empty: zeros."""
-    lengths: Tensor | None
-    spoken_to: Tensor
-    """[T]: which steps get an error through the layer's output, not through later steps."""
-    approximate: str = ""
-
-    @property
-    def flow(self) -> CellFlow:
-        lengths = None if self.lengths is None else self.lengths.cpu()
-        return CellFlow(self.name, self.measured, self.options, lengths)
 
 
 @torch.no_grad()
@@ -83,14 +49,12 @@ class _Rerun:
         module: Any = self.module
         mode = options_of(module, reverse=False).mode
         engine: Any = ENGINES[mode, choose("auto", self.weights[0][1], mode)]
-        inputs, masks, saved = self._forward(engine)
-        return self._backward(engine, inputs, masks, saved)
+        return self._backward(engine, *self._forward(engine))
 
-    def _forward(self, engine: Any) -> tuple[list[Tensor], list[Tensor | None], list[Saved]]:
+    def _forward(self, engine: Any) -> tuple[list[Tensor | None], list[Saved]]:
         module: Any = self.module
-        sequence, inputs, masks, saved = self.given.inputs, list[Tensor](), list[Tensor | None](), list[Saved]()
+        sequence, masks, saved = self.given.inputs, list[Tensor | None](), list[Saved]()
         for layer in range(module.num_layers):
-            inputs.append(sequence)
             outputs: list[Tensor] = []
             for direction in range(self.directions):
                 cell = layer * self.directions + direction
@@ -106,7 +70,7 @@ class _Rerun:
                 masks[-1] = self._mask(sequence)
                 sequence = sequence * masks[-1]
         self._compare(sequence)
-        return inputs, masks, saved
+        return masks, saved
 
     def _mask(self, sequence: Tensor) -> Tensor:
         module: Any = self.module
@@ -128,9 +92,7 @@ class _Rerun:
             why = "its dropout between layers can't be repeated" if dropped else "rounding grows over its steps"
             self.approximate = f"re-run to within {float(apart.max()):.2g} of the layer's output: {why}"
 
-    def _backward(
-        self, engine: Any, inputs: list[Tensor], masks: list[Tensor | None], saved: list[Saved]
-    ) -> list[CellRun]:
+    def _backward(self, engine: Any, masks: list[Tensor | None], saved: list[Saved]) -> list[CellRun]:
         module: Any = self.module
         units, runs = module.hidden_size, list[CellRun]()
         grad = self.given.grad_output
@@ -139,7 +101,7 @@ class _Rerun:
             for direction in reversed(range(self.directions)):
                 cell = layer * self.directions + direction
                 own = None if grad is None else grad[..., direction * units : (direction + 1) * units].contiguous()
-                run, to_inputs = self._cell(engine, cell, inputs[layer], saved[cell], own, direction == 1, layer > 0)
+                run, to_inputs = self._cell(engine, cell, saved[cell], own, direction == 1, layer > 0)
                 runs.append(run)
                 if to_inputs is not None:
                     below = to_inputs if below is None else below + to_inputs
@@ -148,66 +110,18 @@ class _Rerun:
         return runs[::-1]
 
     def _cell(
-        self, engine: Any, cell: int, inputs: Tensor, saved: Saved, grad: Tensor | None, reverse: bool, inner: bool
+        self, engine: Any, cell: int, saved: Saved, grad: Tensor | None, reverse: bool, inner: bool
     ) -> tuple[CellRun, Tensor | None]:
         options = options_of(self.module, reverse)
-        weight_ih, weight_hh, bias_ih, _ = self.weights[cell]
         name = f"l{cell // self.directions}" + ("_reverse" if reverse else "")
         grad_last = tuple(None if part is None else part[cell : cell + 1].contiguous() for part in self.given.grad_last)
-        wanted = Wanted(inner, True, False, False, False, STATES[options.mode] == 2)
-        grad_last = grad_last or (None,) * STATES[options.mode]
-        found = engine.backward(saved, grad, grad_last, options, wanted, Recorder(name))
-        firsts = (found.h0, found.c0) if STATES[options.mode] == 2 else (found.h0,)
-        steps = len(saved.output)
-        spoken_to = torch.zeros(steps, dtype=torch.bool)
-        if grad is not None:
-            spoken_to = grad.flatten(1).ne(0).any(1).cpu()
-        if any(part is not None and bool(part.ne(0).any()) for part in grad_last):
-            spoken_to[0 if reverse else steps - 1] = True
+        found, measured, first = run_back(name, options, engine, saved, grad, grad_last, inner)
+        only = lasting(name, options, engine, saved, grad, grad_last) or (measured, first)
+        bias_ih = self.weights[cell][2]
         run = CellRun(
-            name,
-            options,
-            inputs,
-            weight_ih,
-            weight_hh,
-            bias_ih,
-            saved.output,
-            saved.activation,
-            saved.memory,
-            found.measured.transpose(1, 2).to("cpu", torch.float64),
-            firsts,
-            tuple(part[cell] for part in self.given.first),
-            self.given.lengths,
-            spoken_to,
-            self.approximate,
+            *(name, options, engine, saved, bias_ih, grad, grad_last, measured, first, only[0], self.approximate)
         )
         return run, found.inputs
-
-
-def joined(runs: list[CellRun]) -> CellRun:
-    """One cell over several calls, each of which goes on from the last state of the one before: as if it were one call."""
-    if len(runs) == 1:
-        return runs[0]
-    measured = [run.measured.clone() for run in runs]
-    for before, run, numbers in zip(runs[:-1], runs[1:], measured[1:], strict=True):
-        sent = run.to_first
-        if not run.options.state_is_after:  # the state is x, before the nonlinearity: σ'(x) stands between it and h
-            sent = tuple(part * nonlinearity.get(run.options.nonlinearity).slope(before.output[-1]) for part in sent)
-        numbers[1, 0] = square(sent)
-    return replace(
-        runs[0],
-        inputs=torch.cat([run.inputs for run in runs]),
-        output=torch.cat([run.output for run in runs]),
-        activation=_joined([run.activation for run in runs]),
-        memory=_joined([run.memory for run in runs]),
-        measured=torch.cat(measured, 1),
-        spoken_to=torch.cat([run.spoken_to for run in runs]),
-        approximate=next((run.approximate for run in runs if run.approximate), ""),
-    )
-
-
-def _joined(parts: list[Tensor | None]) -> Tensor | None:
-    return None if parts[0] is None else torch.cat([part for part in parts if part is not None])
 
 
 def options_of(module: Any, reverse: bool) -> Options:
@@ -229,8 +143,8 @@ def _weights(module: Any, cell: int) -> tuple[Tensor, Tensor, Tensor | None, Ten
     suffix = f"_l{layer}" + ("_reverse" if reverse else "")
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if module.bias else ("weight_ih", "weight_hh")
     found: list[Any] = [getattr(module, name + suffix).detach() for name in names]
-    weight_ih, weight_hh, bias_ih, bias_hh = (*found, None, None)[:4]
-    return weight_ih, weight_hh, bias_ih, bias_hh
+    bias_ih, bias_hh = found[2:] if module.bias else (None, None)
+    return found[0], found[1], bias_ih, bias_hh
 
 
 def _running(lengths: Tensor | None, steps: int) -> Tensor | None:

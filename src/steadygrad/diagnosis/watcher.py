@@ -24,8 +24,9 @@ from .. import checks
 from ..clip import NormClipper
 from . import layers, measures
 from .calls import Call, note_call
+from .cellrun import joined
 from .look import CellLook, Clipping, Look
-from .rerun import joined, rerun
+from .rerun import rerun
 
 if TYPE_CHECKING:
     from .findings import Finding
@@ -161,7 +162,8 @@ class Watch:
         """Every question that was asked with its number, also where all is well; the most important first."""
         from .findings import examine
 
-        return examine(self.looks, self.weights, self._kinds())
+        alphas = {name: getattr(module, "alpha", None) for name, module in self._layers.items()}
+        return examine(self.looks, self.weights, alphas)
 
     def __str__(self) -> str:
         from .table import text_of
@@ -320,7 +322,7 @@ class Watch:
         runs = [rerun(call) for call in chain if call.reached]
         cells = [joined(list(parts)) for parts in zip(*runs, strict=True)]
         for cell in cells:
-            self.weights[f"{name} {cell.name}".strip()] = cell.weight_hh.clone()
+            self.weights[f"{name} {cell.name}".strip()] = cell.saved.weight_hh.clone()
         return [measures.cell_look(name, index, cell) for cell in cells]
 
     def _enter_look(self, pending: _Pending) -> None:
@@ -363,10 +365,6 @@ class Watch:
             stats.threshold, stats.steps, stats.clipped, stats.skipped, stats.shrunk, stats.last_skipped, history
         )
         self._looks[-1] = replace(self._looks[-1], clipping=clipping)
-
-    def _kinds(self) -> dict[str, bool]:
-        """By layer: whether it has steadygrad's `alpha`, so that advice can say how to give it one."""
-        return {name: hasattr(module, "alpha") for name, module in self._layers.items()}
 
 
 def _joins(call: Call, before: Call) -> bool:
