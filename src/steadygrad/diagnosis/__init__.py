@@ -11,5 +11,6 @@ from .findings import Finding as Finding
 from .findings import findings_of as findings_of
 from .look import CellLook as CellLook
 from .look import Look as Look
+from .records import read_jsonl as read_jsonl
 from .watcher import Watch as Watch
 from .watcher import watch as watch

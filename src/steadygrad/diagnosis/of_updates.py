@@ -11,6 +11,8 @@ from .findings import Finding, Rule, Seen
 
 ENOUGH = 10
 """Fewer norms than this say nothing about what is usual."""
+FEW, BEFORE = 5, 20
+"""A norm is held against the median of up to `BEFORE` norms that came before it, and at least `FEW`."""
 SAME = 1e-4
 """A norm after clipping that is within this share of the one before was not clipped."""
 
@@ -34,6 +36,11 @@ def _is_clipped(before: float, after: float) -> bool:
     return abs(power - round(power)) > SAME or power < 1
 
 
+def _plainly(number: float) -> str:
+    """Two digits, without an exponent where a person would write none."""
+    return f"{float(f'{number:.2g}'):g}"
+
+
 def clips_always(seen: Seen) -> Iterator[Finding]:
     """The share of updates that were clipped."""
     pairs = [(before, after) for before, after in norms_of(seen) if after is not None and math.isfinite(before)]
@@ -43,25 +50,25 @@ def clips_always(seen: Seen) -> Iterator[Finding]:
     usual, after = statistics.median(before for before, _ in pairs), statistics.median(after for _, after in pairs)
     said = f"Clipping engages on {share(rate)} of {len(pairs)} updates: the usual norm is {usual:.3g}, and {after:.3g} is left "
     said += "of it, so the size of the gradient is lost."
-    advice = (
-        f"Raise the threshold to {2 * usual:.2g}, or let it find itself (sg.NormClipper(optimizer, threshold='auto'))."
-    )
+    advice = f"Raise the threshold to {_plainly(2 * usual)}, or let it find itself (sg.NormClipper(optimizer, threshold='auto'))."
     yield Finding("clips-always", "", rate, 0.9, True, said, advice)
 
 
 def spikes(seen: Seen) -> Iterator[Finding]:
-    """The largest norm that the optimizer took, against the usual one."""
+    """The largest jump of the norm that the optimizer took, against the usual one before it."""
     used = [before if after is None else after for before, after in norms_of(seen)]
     used = [norm for norm in used if math.isfinite(norm) and norm > 0]
     if len(used) < ENOUGH:
         return
-    usual, largest = statistics.median(used), max(used)
+    # Against what came just before: norms that fall from a large start are no spikes.
+    usuals = [statistics.median(used[max(0, at - BEFORE) : at]) for at in range(FEW, len(used))]
+    factor, largest, usual = max((norm / usual, norm, usual) for norm, usual in zip(used[FEW:], usuals, strict=True))
     said = (
-        f"The gradient spikes: its norm was {largest:.3g} once, {times(largest / usual)} times the usual {usual:.2g}, "
+        f"The gradient spikes: its norm was {largest:.3g} once, {times(factor)} times the usual {usual:.2g} before it, "
     )
     said += "and was not clipped."
-    advice = f"Clip at {5 * usual:.2g} (sg.NormClipper(optimizer, threshold={5 * usual:.2g}))."
-    yield Finding("spikes", "", largest / usual, 20.0, True, said, advice)
+    advice = f"Clip at {_plainly(5 * usual)} (sg.NormClipper(optimizer, threshold={_plainly(5 * usual)}))."
+    yield Finding("spikes", "", factor, 20.0, True, said, advice)
 
 
 def skipped(seen: Seen) -> Iterator[Finding]:
