@@ -11,6 +11,7 @@ from .findings import Finding as Finding
 from .findings import findings_of as findings_of
 from .look import CellLook as CellLook
 from .look import Look as Look
+from .page import page_of as page_of
 from .records import read_jsonl as read_jsonl
 from .watcher import Watch as Watch
 from .watcher import watch as watch

@@ -48,9 +48,11 @@ def clips_always(seen: Seen) -> Iterator[Finding]:
         return
     rate = sum(_is_clipped(before, after) for before, after in pairs) / len(pairs)
     usual, after = statistics.median(before for before, _ in pairs), statistics.median(after for _, after in pairs)
-    said = f"Clipping engages on {share(rate)} of {len(pairs)} updates: the usual norm is {usual:.3g}, and {after:.3g} is left "
-    said += "of it, so the size of the gradient is lost."
-    advice = f"Raise the threshold to {_plainly(2 * usual)}, or let it find itself (sg.NormClipper(optimizer, threshold='auto'))."
+    said = (
+        f"Clipping engages on {share(rate)} of {len(pairs)} updates: the usual norm is {usual:.3g}, and {after:.3g} is "
+    )
+    said += "left of it, so the size of the gradient is lost."
+    advice = f"Raise the threshold to {_plainly(2 * usual)}, or use sg.NormClipper(optimizer, threshold='auto')."
     yield Finding("clips-always", "", rate, 0.9, True, said, advice)
 
 
@@ -102,6 +104,8 @@ def no_gradient(seen: Seen) -> Iterator[Finding]:
     advice = (
         "Use what it belongs to in the loss, or freeze it (requires_grad_(False)) and leave it out of the optimizer."
     )
+    if any("weight_hh" in name and name.endswith("_reverse") for name in names):
+        advice += " A reversed direction has seen one step when it is at the last: read its last state, or output[0]."
     yield Finding("no-gradient", shown, len(names), 0.0, True, said, advice)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -61,10 +62,8 @@ def bars(norms: Sequence[float]) -> str:
     """The norms of all steps as bars on a logarithmic scale, first step left; '!' where one is not finite."""
     count = min(COLUMNS, len(norms))
     edges = [round(index * len(norms) / count) for index in range(count + 1)]
-    parts = [
-        max(norms[low:high], key=lambda norm: math.inf if math.isnan(norm) else norm)
-        for low, high in zip(edges, edges[1:])
-    ]
+    pieces = [norms[low:high] for low, high in itertools.pairwise(edges)]
+    parts = [max(piece, key=lambda norm: math.inf if math.isnan(norm) else norm) for piece in pieces]
     largest = max((norm for norm in parts if math.isfinite(norm)), default=0.0)
     return "".join(_bar(norm, largest) for norm in parts)
 
@@ -82,14 +81,13 @@ def _table(look: Look, weights: Mapping[str, Tensor]) -> list[str]:
     heads = ["layer", "cell", "steps", "horizon", "growth", "ρ", "σ_max", "gates", "error, first to last step"]
     rows = [_row(cell, weights) for cell in look.cells]
     widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
-    text = [
+    return [
         "  ".join(
             entry.ljust(width) if column in (0, 1, 7, 8) else entry.rjust(width)
             for column, (entry, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in [heads, *rows]
     ]
-    return text
 
 
 def _row(cell: CellLook, weights: Mapping[str, Tensor]) -> list[str]:
