@@ -401,3 +401,25 @@ def test_wrong_arguments_are_refused_by_name() -> None:
     ]:
         with pytest.raises(ValueError, match=said):
             given()  # pyright: ignore
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler, on import
+@pytest.mark.parametrize("kind", [nn.GRU, sg.GRU])
+@pytest.mark.parametrize("before", [True, False], ids=["watched-first", "compiled-first"])
+def test_a_compiled_model_is_seen_or_it_is_said_that_it_is_not(kind: Any, before: bool) -> None:
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    alone = train(tagger(kind), 2)
+    model = tagger(kind)
+    if before:
+        watch = sg.watch(model, every=1)
+        compiled: Any = torch.compile(model, backend="eager")
+    else:
+        compiled = torch.compile(model, backend="eager")
+        watch = sg.watch(compiled, every=1)
+    watched = train(compiled, 2)
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(alone, watched, strict=True))
+    print(watch.looks and watch.looks[0].cells[0].name, watch.notes)
+    if watch.looks:
+        assert [cell.name for cell in watch.looks[-1].cells] == ["rnn l0"]
+    else:
+        assert "torch.compile leaves hooks out" in watch.notes[0]

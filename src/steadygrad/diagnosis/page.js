@@ -168,7 +168,7 @@ function tables(update) {
     if (!look) return [];
     const row = element("tr");
     const gates = Object.entries(look.gates).map(([name, mean]) => `${name} ${number(mean)}`).join(", ");
-    for (const text of [cell.name, cell.kind, look.steps, `${look.horizon} of ${look.room}`, number(look.growth), cell.rho, cell.sigma, gates, look.saturated, look.fault])
+    for (const text of [cell.name, cell.kind, look.steps, look.room ? `${look.horizon} of ${look.room}` : "–", number(look.growth), cell.rho, cell.sigma, gates, look.saturated, look.fault])
       row.append(element("td", {}, text === null || text === undefined ? "" : String(text)));
     return [row];
   });

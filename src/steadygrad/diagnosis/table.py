@@ -95,7 +95,7 @@ def _row(cell: CellLook, weights: Mapping[str, Tensor]) -> list[str]:
     rho, sigma = ("", "") if weight is None else (f"{number:.2f}" for number in matrix_numbers(weight))
     gates = " ".join(f"{name} {gate.mean:.2f}" for name, gate in cell.gates.items())
     growth = f"{cell.growth:.3g}" if math.isfinite(cell.growth) else "∞"
-    horizon = f"{cell.horizon} of {cell.room}"
+    horizon = f"{cell.horizon} of {cell.room}" if cell.room else "–"
     return [cell.name, cell.kind, str(cell.steps), horizon, growth, rho, sigma, gates, bars(cell.norms)]
 
 

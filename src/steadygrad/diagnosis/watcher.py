@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -119,6 +120,8 @@ class Watch:
         self._gave_none: set[str] = set()
         self.weights: dict[str, torch.Tensor] = {}
         """The recurrent matrix of every cell at the last look, by the cell's name without its call; a copy."""
+        self.written: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        """By writer: the last update that was written to TensorBoard."""
         self._hooks: list[Any] = []
         self._attach()
 
@@ -129,6 +132,10 @@ class Watch:
         """What was seen, oldest first."""
         self._settle()
         return tuple(self._looks)
+
+    def has_look_after(self, update: int) -> bool:
+        """Whether something newer than this update was seen."""
+        return bool(self._looks) and self._looks[-1].update > update
 
     @property
     def updates(self) -> int:
