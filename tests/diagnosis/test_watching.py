@@ -406,7 +406,7 @@ def test_wrong_arguments_are_refused_by_name() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler, on import
 @pytest.mark.parametrize("kind", [nn.GRU, sg.GRU])
 @pytest.mark.parametrize("before", [True, False], ids=["watched-first", "compiled-first"])
-def test_a_compiled_model_is_seen_or_it_is_said_that_it_is_not(kind: Any, before: bool) -> None:
+def test_a_compiled_model_is_not_seen_and_that_is_said(kind: Any, before: bool) -> None:
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
     alone = train(tagger(kind), 2)
     model = tagger(kind)
@@ -418,8 +418,5 @@ def test_a_compiled_model_is_seen_or_it_is_said_that_it_is_not(kind: Any, before
         watch = sg.watch(compiled, every=1)
     watched = train(compiled, 2)
     assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(alone, watched, strict=True))
-    print(watch.looks and watch.looks[0].cells[0].name, watch.notes)
-    if watch.looks:
-        assert [cell.name for cell in watch.looks[-1].cells] == ["rnn l0"]
-    else:
-        assert "torch.compile leaves hooks out" in watch.notes[0]
+    assert watch.looks == ()
+    assert "torch.compile leaves hooks out" in watch.notes[0]

@@ -146,7 +146,12 @@ class Watch:
     def notes(self) -> tuple[str, ...]:
         """What could not be seen and why, one sentence each."""
         notes = dict.fromkeys(self._notes)
-        for name in self._layers.keys() - self._seen if self.updates else ():
+        if not self._passes and not self._own_calls and not self._looks:
+            notes[
+                "No forward pass in training mode was seen yet (torch.compile leaves hooks out, so compiled models are not)."
+            ] = None
+            return tuple(notes)
+        for name in (name for name in self._layers if name not in self._seen):
             called = name or "the model"
             if name in self._gave_none:
                 notes[f"No error flows through {called}: nothing in it or before it is trained."] = None
