@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import analysis as analysis
     from . import data as data
+    from . import diagnosis as diagnosis
     from . import dynamics as dynamics
     from . import experiments as experiments
     from . import init as init
+    from . import lightning as lightning
     from . import tasks as tasks
     from .clip import Auto as Auto
     from .clip import ClipStats as ClipStats
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from .clip import clip_grad_norm_ as clip_grad_norm_
     from .clip import grad_norm as grad_norm
     from .clip import nonfinite_parameters as nonfinite_parameters
+    from .diagnosis import Watch as Watch
+    from .diagnosis import watch as watch
     from .flow import GradientFlow as GradientFlow
     from .layers.convert import convert as convert
     from .layers.convert import revert as revert
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "data", "dynamics", "experiments", "init", "tasks")
+_ROOMS = ("analysis", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
 _HOME = {
     "Auto": "clip",
     "ClipStats": "clip",
@@ -47,6 +51,8 @@ _HOME = {
     "clip_grad_norm_": "clip",
     "grad_norm": "clip",
     "nonfinite_parameters": "clip",
+    "Watch": "diagnosis",
+    "watch": "diagnosis",
     "GradientFlow": "flow",
     "omega": "regularizer",
     "GRU": "layers.gru",
