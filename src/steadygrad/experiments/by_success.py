@@ -24,8 +24,8 @@ from torch import Tensor
 from .config import Config
 from .evaluation import Score, score
 from .network import Network, stream
+from .record import look
 from .result import Result
-from .snapshot import look
 
 if TYPE_CHECKING:
     from .loop import Loop

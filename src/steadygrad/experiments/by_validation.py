@@ -17,8 +17,8 @@ from .descent import Diverged
 from .evaluation import figure
 from .feeds import Tally
 from .network import Network
+from .record import Snapshot, measured, snapshot
 from .result import Result
-from .snapshot import Snapshot, measured, snapshot
 
 if TYPE_CHECKING:
     from .loop import Loop

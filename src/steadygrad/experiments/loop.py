@@ -24,9 +24,8 @@ from .config import DRAWN, Config
 from .descent import Diverged
 from .display import Display
 from .learner import Learner
-from .metrics import Record
+from .record import Record, Snapshot
 from .result import Result
-from .snapshot import Snapshot
 
 TICK = 0.2
 """Seconds between two refreshes of the display."""
