@@ -25,7 +25,7 @@ from .config import Config
 from .evaluation import Score, score
 from .network import Network, stream
 from .record import look
-from .result import Result
+from .saved import Result
 
 if TYPE_CHECKING:
     from .loop import Loop

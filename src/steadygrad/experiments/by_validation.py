@@ -18,7 +18,7 @@ from .evaluation import figure
 from .feeds import Tally
 from .network import Network
 from .record import Snapshot, measured, snapshot
-from .result import Result
+from .saved import Result
 
 if TYPE_CHECKING:
     from .loop import Loop

@@ -31,7 +31,7 @@ from .config import DRAWN, Config
 from .files import FolderError
 from .files import read_config as read_config
 from .network import Network
-from .result import SPLITS
+from .saved import SPLITS
 
 
 @dataclass(frozen=True)
