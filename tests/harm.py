@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from steadygrad.experiments import files
-from steadygrad.experiments import metrics as record
+from steadygrad.experiments import files, record
 
 # a server that has imported everything forks a child for each run: a child begins within milliseconds
 CHILDREN = multiprocessing.get_context("forkserver")

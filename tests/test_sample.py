@@ -11,7 +11,7 @@ import torch
 
 from steadygrad import cli, data, experiments
 from steadygrad.experiments import Config, Network, Trained
-from steadygrad.experiments.sample import sample_music, sample_text
+from steadygrad.experiments.trained import sample_music, sample_text
 
 SYMBOLS = ["\n", " ", "a", "b", "c"]
 

@@ -16,9 +16,8 @@ from same_run import metrics
 from steadygrad.experiments import Config, Network, run
 from steadygrad.experiments.display import Plain, display
 from steadygrad.experiments.live import Live
-from steadygrad.experiments.metrics import Record
+from steadygrad.experiments.record import LAGS, Record, look
 from steadygrad.experiments.runs import displays
-from steadygrad.experiments.snapshot import LAGS, look
 from steadygrad.experiments.tensorboard import heat_map
 
 

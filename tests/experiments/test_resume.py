@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from harm import kill_at_random_moments
 from same_run import assert_same_run
-from steadygrad.experiments import CheckpointError, Config, checkpoint, files, run
+from steadygrad.experiments import CheckpointError, Config, files, run, saved
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "sgd": {},
@@ -180,7 +180,7 @@ def test_where_no_checkpoint_can_be_used_nothing_is_begun_anew(small: Config, st
 
 def test_a_checkpoint_holds_tensors_and_json_alone(stopped: Path, small: Config) -> None:
     path = stopped / files.CHECKPOINTS / "000000070.safetensors"
-    tensors, values = checkpoint.read(path, small)
+    tensors, values = saved.read(path, small)
     assert tensors.keys() == load_file(path).keys()
     assert {name.split(".")[0] for name in tensors} == {"weights", "best", "generator"}
     assert tensors["generator"].dtype == torch.uint8

@@ -14,7 +14,7 @@ from made_up import record, run_folder
 from steadygrad.experiments import Config
 from steadygrad.report import pages, tables
 from steadygrad.report.page import Page
-from steadygrad.report.table import Table
+from steadygrad.report.tables import Table
 
 pytest.importorskip("matplotlib")
 VOID = {"meta", "img"}

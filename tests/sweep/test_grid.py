@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
+from steadygrad.commands import options as axes
 from steadygrad.experiments import ConfigError, preset
-from steadygrad.sweep import GRIDS, Grid, axes, get
+from steadygrad.sweep import GRIDS, Grid, get
 from steadygrad.sweep.budget import FIG7, PAPERS_TASKS, TASKS
 
 

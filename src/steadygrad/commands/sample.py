@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _text(args: argparse.Namespace, trained: Any) -> int:
     from ..experiments import files
-    from ..experiments.sample import sample_text
+    from ..experiments.trained import sample_text
 
     if args.out is not None and args.out.suffix.lower() in (".mid", ".midi"):
         raise ValueError(f"--out must be a text file, not {args.out}: {args.directory} holds a model of text")
@@ -69,7 +69,7 @@ def _music(args: argparse.Namespace, trained: Any) -> int:
     import torch
 
     from .. import data
-    from ..experiments.sample import sample_music
+    from ..experiments.trained import sample_music
 
     out = args.out or args.directory / "sample.mid"
     if out.suffix.lower() not in (".mid", ".midi"):

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
-    """Runs a grid with the engine that was asked for; what Ctrl-C leaves behind is said before it goes on its way."""
+    """Runs a grid with the engine that was asked for; after Ctrl-C or SIGTERM it says what is finished."""
     from ..sweep.runner import check, remaining
 
     check(grid, directory)
@@ -176,11 +176,10 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 
 def _grid(args: argparse.Namespace) -> Grid:
     from .. import sweep
-    from ..sweep import axes
 
     settings = _settings(args)
     given = [name for name in (*AXES, "test_length") if getattr(args, name) is not None]
-    seeds = {} if args.seeds is None else {"seeds": axes.seeds(args.seeds)}
+    seeds = {} if args.seeds is None else {"seeds": options.seeds(args.seeds)}
     if args.name is not None:
         if given:
             option = f"--{given[0].replace('_', '-')}"
@@ -194,13 +193,13 @@ def _grid(args: argparse.Namespace) -> Grid:
         raise ValueError("--budget must be left out without a named grid: give --max-updates")
     return sweep.Grid.product(
         "own",
-        problems=axes.names(args.problem or "temporal-order"),
-        aheads=None if args.ahead is None else axes.seeds(args.ahead),
-        lengths=None if args.length is None else axes.lengths(args.length),
-        algorithms=axes.names(args.algorithm or "sgd,sgd-c,sgd-cr"),
-        presets=axes.names(args.preset or "steady"),
-        inits=None if args.init is None else axes.names(args.init),
-        test_lengths=[high for _, high in axes.lengths(args.test_length or "")],
+        problems=options.names(args.problem or "temporal-order"),
+        aheads=None if args.ahead is None else options.seeds(args.ahead),
+        lengths=None if args.length is None else options.lengths(args.length),
+        algorithms=options.names(args.algorithm or "sgd,sgd-c,sgd-cr"),
+        presets=options.names(args.preset or "steady"),
+        inits=None if args.init is None else options.names(args.init),
+        test_lengths=[high for _, high in options.lengths(args.test_length or "")],
         **seeds,
         **settings,
     )

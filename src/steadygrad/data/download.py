@@ -152,7 +152,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 @contextlib.contextmanager
 def _bar(source: Source, progress: bool) -> Iterator[Callable[[int], None]]:
-    """What to call with the number of bytes of each block; it draws only where someone looks on."""
+    """What to call with the number of bytes of each block; it draws on a terminal only."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn

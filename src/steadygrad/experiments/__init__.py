@@ -15,7 +15,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .checkpoint import CheckpointError as CheckpointError
     from .config import Config as Config
     from .config import ConfigError as ConfigError
     from .datasets import DataSet as DataSet
@@ -23,20 +22,21 @@ if TYPE_CHECKING:
     from .files import FolderError as FolderError
     from .network import Network as Network
     from .presets import preset as preset
-    from .result import Result as Result
     from .runs import run as run
+    from .saved import CheckpointError as CheckpointError
+    from .saved import Result as Result
     from .trained import Trained as Trained
     from .trained import load as load
     from .trained import read_config as read_config
 
 _HOME = {
-    "CheckpointError": "checkpoint",
+    "CheckpointError": "saved",
     "Config": "config",
     "ConfigError": "config",
     "DataSet": "datasets",
     "FolderError": "files",
     "Network": "network",
-    "Result": "result",
+    "Result": "saved",
     "Trained": "trained",
     "evaluate": "evaluation",
     "load": "trained",

@@ -24,8 +24,8 @@ from torch import Tensor
 from .config import Config
 from .evaluation import Score, score
 from .network import Network, stream
-from .result import Result
-from .snapshot import look
+from .record import look
+from .saved import Result
 
 if TYPE_CHECKING:
     from .loop import Loop

@@ -17,8 +17,8 @@ from .descent import Diverged
 from .evaluation import figure
 from .feeds import Tally
 from .network import Network
-from .result import Result
-from .snapshot import Snapshot, measured, snapshot
+from .record import Snapshot, measured, snapshot
+from .saved import Result
 
 if TYPE_CHECKING:
     from .loop import Loop

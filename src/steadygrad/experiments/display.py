@@ -15,7 +15,7 @@ from typing import Any
 
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
-from .snapshot import Snapshot
+from .record import Snapshot
 
 _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")

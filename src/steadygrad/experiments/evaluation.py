@@ -25,7 +25,7 @@ from ..tasks.task import Regression
 from . import problem as problems
 from .config import DRAWN
 from .network import Network, stream, threads
-from .result import SPLITS
+from .saved import SPLITS
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
 STATES = 2**24

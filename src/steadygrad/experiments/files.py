@@ -5,7 +5,7 @@
     DIR/metrics.jsonl         one line for each check
     DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues
     DIR/weights.safetensors   the best weights so far
-    DIR/checkpoints/          the last two states (checkpoint.py)
+    DIR/checkpoints/          the last two states (saved.py)
     DIR/result.json           the result, once there is one
 
 A file is written beside its place and moved there: a reader sees the old one or the new one, whatever happens between. A run

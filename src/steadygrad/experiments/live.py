@@ -19,7 +19,7 @@ from rich.text import Text
 
 from .config import Config
 from .display import Display, Words, clock
-from .snapshot import Snapshot
+from .record import Snapshot
 
 SMOOTHING = 0.05
 """The weight of the newest loss in the loss that is shown."""

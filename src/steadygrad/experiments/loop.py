@@ -19,14 +19,13 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from . import checkpoint, files
+from . import files, saved
 from .config import DRAWN, Config
 from .descent import Diverged
 from .display import Display
 from .learner import Learner
-from .metrics import Record
-from .result import Result
-from .snapshot import Snapshot
+from .record import Record, Snapshot
+from .saved import Result
 
 TICK = 0.2
 """Seconds between two refreshes of the display."""
@@ -89,7 +88,7 @@ class Loop:
         problem: Any,
         directory: Path,
         displays: list[Display],
-        found: checkpoint.Checkpoint | None = None,
+        found: saved.Checkpoint | None = None,
     ) -> None:
         self.config, self.problem = config, problem
         self.directory, self.displays = directory, displays
@@ -142,7 +141,7 @@ class Loop:
             "sizes": sizes,
             "next_snapshot": self.record.next_snapshot,
         }
-        checkpoint.save(self.directory, self.config, self.learner.updates, tensors, values)
+        saved.save(self.directory, self.config, self.learner.updates, tensors, values)
         self._write_best()
 
     def write_line(self, line: dict[str, Any], seen: Snapshot | None) -> None:
@@ -165,7 +164,7 @@ class Loop:
 
     def _train(self, limit: int, max_seconds: float | None, checkpoint_seconds: float) -> str:
         self.judge.begin()
-        saved = ticked = perf_counter()
+        kept = ticked = perf_counter()
         while True:
             reason = self.judge.end(limit)
             if reason is not None:
@@ -182,9 +181,9 @@ class Loop:
                 display.tick(self.judge.done, self.seconds, loss)
             if max_seconds is not None and self.seconds >= max_seconds:
                 return "max_seconds"
-            if now - saved >= checkpoint_seconds:
+            if now - kept >= checkpoint_seconds:
                 self.save()
-                saved = perf_counter()
+                kept = perf_counter()
 
     def _write_best(self) -> None:
         best = self.judge.best_weights

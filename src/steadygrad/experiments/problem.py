@@ -113,7 +113,7 @@ def _module(path: str) -> Any:
     if not os.path.isfile(path):
         raise ValueError(f"problem must name a file, and {path} is none")
     for module in list(sys.modules.values()):  # a class that is passed as such is that class
-        if getattr(module, "__file__", None) == path:
+        if getattr(module, "__dict__", {}).get("__file__") == path:  # no lazy module is asked for it
             return module
     name = f"steadygrad_problem_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, overload
 
 from .. import checks
-from . import checkpoint, files
+from . import files, saved
 from . import problem as problems
 from .config import DRAWN, Config
 from .display import PROGRESS, Display, Words, display, words
 from .loop import Loop
 from .network import threads
-from .result import Result
+from .saved import Result
 
 CHECKPOINT_SECONDS = 30.0
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM"}
@@ -102,7 +102,7 @@ def _run(
         if result is not None and not _can_go_on(result, limit, time):
             return result
         stack.enter_context(threads(1))
-        loop = Loop(config, problem, directory, shown, checkpoint.latest(directory, config))
+        loop = Loop(config, problem, directory, shown, saved.latest(directory, config))
         stack.callback(loop.record.close)
         (directory / files.RESULT).unlink(missing_ok=True)
         whole = limit if drawn else limit * problem.predictions("train")

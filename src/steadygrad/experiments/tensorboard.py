@@ -18,7 +18,7 @@ import numpy as np
 from .config import Config
 from .display import Display
 from .files import MissingExtra
-from .snapshot import Snapshot
+from .record import Snapshot
 
 SCALARS = (
     "loss",

@@ -94,7 +94,7 @@ TABLES: dict[str, PaperTable] = {table.name: table for table in (MUSIC, CHARACTE
 
 @dataclass(frozen=True)
 class Found:
-    """What the seeds of one algorithm came to, the best on validation first; those without a figure are left out."""
+    """The results of one algorithm's seeds, the best on validation first; those without a figure are left out."""
 
     records: tuple[Record, ...]
 

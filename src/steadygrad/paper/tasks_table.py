@@ -50,7 +50,7 @@ class Row:
         success: how many of the seeds solved it.
         updates, minutes: medians until the first success; None where no seed succeeded.
         errors: by length, the errors of the seeds that succeeded.
-        failed: how many cells came to no result.
+        failed: how many cells have no result.
         limit: the updates after which the others gave up.
         allowed: the share that may be wrong where a run counts as solved; of several, the largest.
     """

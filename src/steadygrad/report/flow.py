@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DECADES = 6
 """At most so many powers of ten to either side of 1 have a colour of their own."""
 ABSENT = "#D9D9D6"
-CLOUDS = 60
-"""At most so many snapshots of the spectrum are drawn over each other."""
+POINTS = 6000
+"""At most so many eigenvalues are drawn over each other: 60 snapshots of 100 units, 12 of 500."""
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,25 @@ def draw_spectrum(flow: Flow) -> Figure:
         scale = Normalize(flow.updates[0], max(flow.updates[-1], flow.updates[0] + 1))
         turn = np.linspace(0, 2 * np.pi, 400)
         plane.plot(np.cos(turn), np.sin(turn), color=style.BLACK, linewidth=1.0, zorder=2)
-        kept = np.unique(np.linspace(0, len(flow.updates) - 1, CLOUDS).round().astype(int))
+        hidden = flow.eigenvalues.shape[1]
+        kept = np.unique(np.linspace(0, len(flow.updates) - 1, max(2, POINTS // hidden)).round().astype(int))
+        size = 7 if hidden <= 100 else 2.5
         cloud = flow.eigenvalues[kept]
         when = np.broadcast_to(flow.updates[kept, None], cloud.shape)
         points = {"c": when.ravel(), "cmap": "viridis_r", "norm": scale, "linewidths": 0}
         colors = plane.scatter(
-            cloud.real.ravel(), cloud.imag.ravel(), s=7, alpha=0.75, zorder=3, rasterized=True, **points
+            cloud.real.ravel(), cloud.imag.ravel(), s=size, alpha=0.75, zorder=3, rasterized=True, **points
         )
         last = flow.eigenvalues[-1]
-        plane.scatter(last.real, last.imag, s=20, c="none", edgecolors=style.BLACK, linewidths=0.8, zorder=4)
+        plane.scatter(
+            last.real,
+            last.imag,
+            s=3 * size,
+            c="none",
+            edgecolors=style.BLACK,
+            linewidths=0.8 if hidden <= 100 else 0.3,
+            zorder=4,
+        )
         _plane(plane, flow)
         bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
         bar.set_alpha(1.0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from steadygrad.experiments import files
 from steadygrad.paper import style
-from steadygrad.report.table import Table
+from steadygrad.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

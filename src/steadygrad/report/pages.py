@@ -16,7 +16,7 @@ from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.paper.tasks_table import CLAIMS
 from steadygrad.report import curves, flow, paper_tables, tables
 from steadygrad.report.page import Page
-from steadygrad.report.table import Table
+from steadygrad.report.tables import Table
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
 

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from steadygrad.paper.tables import ALGORITHMS, FOLDS, TOLD_APART, Found, PaperTable, Record, Row, rows
-from steadygrad.report.table import Table
+from steadygrad.report.tables import Table
 
 NOTHING = "–"
 
@@ -90,7 +90,7 @@ def _against(row: Row) -> str:
 
 
 def failures(records: Sequence[Record]) -> list[str]:
-    """One sentence for each run that came to no figure."""
+    """One sentence for each run without a figure."""
     said: list[str] = []
     for record in records:
         result: Any = record["result"]

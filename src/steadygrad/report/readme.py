@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from steadygrad.paper.tasks_table import Row, rows
-from steadygrad.report import speed, tables
-from steadygrad.report.table import Table
+from steadygrad.report import results, tables
+from steadygrad.report.tables import Table
 from steadygrad.sweep.records import read_records
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,7 +30,7 @@ def filled(page: str, folder: Path) -> str:
     >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
     'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
     """
-    parts = {"bench": speed.render(folder), "tasks": tasks(folder), "longest": longest(folder)}
+    parts = {"bench": results.speed(folder), "tasks": tasks(folder), "longest": longest(folder)}
     return BLOCK.sub(lambda found: found[1] + parts[found[2]] + found[3], page)
 
 

@@ -2,7 +2,7 @@
 
 A pool of many processes breaks as a whole when one of them dies. Here each slot is a pool of one, so a process that
 is killed takes nothing with it but the cell it was running, and that cell is submitted again. How often is the
-cell's own business (`steadygrad.sweep.cell`): it counts the starts that never came to an end.
+cell's own business (`steadygrad.sweep.cell`): it counts the starts that never ended.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Local:
         self.workers = available if workers is None else whole("workers", workers)
 
     def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
-        """`function` of every cell, in the order in which they come to an end.
+        """`function` of every cell, in the order in which they end.
 
         Args:
             function: must not raise; what it returns must be picklable.

@@ -18,11 +18,10 @@ from typing import Any, TextIO
 
 from steadygrad.checks import one_of
 from steadygrad.experiments import Result
-from steadygrad.sweep.cell import FAILURE, STARTS, finished, read
+from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
+from steadygrad.sweep.cell import duration as duration
 from steadygrad.sweep.estimate import work
 from steadygrad.sweep.grid import Cell
-from steadygrad.sweep.outcome import Outcome
-from steadygrad.sweep.outcome import duration as duration
 
 STYLES = ("auto", "plain", "none")
 INTERVAL = 1.0
