@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import steadygrad as sg
+from steadygrad.recurrence import native
 
 pytestmark = [  # torch's own compiler, on import and where a graph is cut
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -89,7 +90,8 @@ def each_layout_and_backend() -> list[Any]:
     rows = [("RNN", layout, backend) for layout in LAYOUTS for backend in ("torch", "native")]
     rows += [(cell, layout, NATIVE_OR_TORCH) for cell in ("GRU", "LSTM") for layout in LAYOUTS]
     rows += [(cell, layout, "reference") for cell, layout in (("RNN", "batch-first"), ("LSTM", "packed"))]
-    return [pytest.param(*row, id="-".join(row)) for row in rows]
+    unbuilt = pytest.mark.skipif(native.library() is None, reason="the C++ kernel is not built")
+    return [pytest.param(*row, id="-".join(row), marks=unbuilt if row[2] == "native" else ()) for row in rows]
 
 
 @pytest.mark.parametrize(("cell", "layout", "backend"), each_layout_and_backend())
