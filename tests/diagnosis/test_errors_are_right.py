@@ -149,12 +149,32 @@ def test_a_mask_that_can_not_be_repeated_is_said() -> None:
     assert "dropout between layers can't be repeated" in watch.notes[0]
 
 
-def test_options_of_our_layer_are_kept() -> None:
-    for options in ({"leak": 0.3}, {"omega": "program"}, {"clip_error": 0.01}, {"nonlinearity": "sigmoid"}):
-        layer = made(sg.RNN, num_layers=2, alpha=0.7, **options)
-        watch = looked_at(layer, data(T, B, I))
-        for cell, flow in zip(watch.looks[0].cells, layer.flow, strict=True):
-            torch.testing.assert_close(torch.tensor(cell.norms, dtype=torch.float64), flow.norms, rtol=1e-9, atol=1e-15)
+OPTIONS: list[tuple[Any, dict[str, Any]]] = [
+    (sg.RNN, {"leak": 0.3}),
+    (sg.RNN, {"omega": "program"}),
+    (sg.RNN, {"clip_error": 0.01}),
+    (sg.RNN, {"leak": 0.3, "clip_error": 0.01}),
+    (sg.RNN, {"omega": "program", "clip_error": 0.01}),
+    (sg.RNN, {"nonlinearity": "sigmoid"}),
+    (sg.RNN, {"nonlinearity": "identity", "bias": False}),
+    (sg.GRU, {"clip_error": 0.01}),
+    (sg.LSTM, {"clip_error": 0.01, "bias": False}),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize(("kind", "options"), OPTIONS, ids=lambda each: str(getattr(each, "__name__", each)))
+def test_options_of_our_layer_are_kept(kind: Any, options: dict[str, Any], packed: bool) -> None:
+    layer = made(kind, num_layers=2, bidirectional=True, alpha=0.7, **options)
+    x = data(T, B, I)
+    with sg.watch(layer, every=1) as watch:
+        output, _ = layer(pack_padded_sequence(x, torch.tensor([9, 7, 7, 2])) if packed else x)
+        (output.data if packed else output).sin().sum().backward()
+    for cell, flow in zip(watch.looks[0].cells, layer.flow, strict=True):
+        torch.testing.assert_close(torch.tensor(cell.norms, dtype=torch.float64), flow.norms, rtol=1e-9, atol=1e-15)
+        ratios = torch.tensor(cell.ratios, dtype=torch.float64)
+        torch.testing.assert_close(ratios, flow.ratios, rtol=1e-8, atol=1e-15, equal_nan=True)
+        assert cell.omega == pytest.approx(flow.omega, rel=1e-7)
 
 
 @every_layer
