@@ -214,3 +214,38 @@ def test_tokens_and_other_dtypes() -> None:
     with sg.watch(whole, every=1) as watch, torch.autocast("cpu", torch.bfloat16):
         whole(data(T, B, I).float())[0].float().sum().backward()
     assert watch.looks[0].cells[0].horizon > 0
+
+
+@every_layer
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_of_a_large_batch_some_sequences_are_seen_exactly(kind: Any, packed: bool) -> None:
+    layer = made(kind, num_layers=2, batch_first=not packed, dropout=0.3)
+    x = data(T, 29, I)
+    given = pack_padded_sequence(x, torch.arange(29, 0, -1).clamp(max=T)) if packed else x.transpose(0, 1)
+    with sg.watch(layer, every=1) as watch:
+        output, _ = layer(given)
+        (output.data if packed else output).sin().sum().backward()
+    rows = [0, 4, 8, 12, 16, 20, 24, 28]
+    assert not any(cell.approximate for cell in watch.looks[0].cells)
+    layer.dropout = 0.0
+    lengths, chosen = torch.arange(29, 0, -1).clamp(max=T)[rows], x[:, rows]
+    with sg.watch(layer, every=1) as few:
+        output, _ = layer(pack_padded_sequence(chosen, lengths) if packed else chosen.transpose(0, 1))
+        (output.data if packed else output).sin().sum().backward()
+    assert watch.looks[0].cells[0].batch == few.looks[0].cells[0].batch == 8
+    with sg.watch(layer, every=1) as whole:
+        output, _ = layer(given)
+        (output.data if packed else output).sin().sum().backward()
+    for cell, expected in zip(whole.looks[0].cells, few.looks[0].cells, strict=True):
+        assert cell.norms == pytest.approx(expected.norms, rel=1e-9)
+        assert cell.horizon == expected.horizon
+
+
+def test_the_sequence_that_is_not_finite_is_among_those_that_are_seen() -> None:
+    layer = made(nn.GRU)
+    x = data(T, 50, I)
+    x[5, 33, 1] = float("inf")
+    with sg.watch(layer, every=1) as watch:
+        layer(x)[0].sum().backward()
+    assert str(watch.looks[0].cells[0].fault) == "input of step 5"
+    assert watch.looks[0].cells[0].batch == 8

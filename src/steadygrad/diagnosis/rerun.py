@@ -28,22 +28,22 @@ FUSED: dict[str, Any] = {"RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu,
 
 
 @torch.no_grad()
-def rerun(call: Call) -> list[CellRun]:
-    """Every layer and direction of the call, in the order of the module's parameters."""
+def rerun(call: Call, rows: Tensor | None = None) -> list[CellRun]:
+    """Every layer and direction of the call, in the order of the module's parameters; `rows` as in `calls.sequences`."""
     module: Any = call.module
     with torch.autocast(module.weight_hh_l0.device.type, enabled=False), torch.random.fork_rng(devices=[]):
         if call.random_state is not None:
             torch.set_rng_state(call.random_state)
-        return _Rerun(call).run()
+        return _Rerun(call, rows).run()
 
 
 class _Rerun:
-    def __init__(self, call: Call) -> None:
-        self.call = call
+    def __init__(self, call: Call, rows: Tensor | None) -> None:
+        self.call, self.rows = call, rows
         self.module: Any = call.module
         self.directions = 1 + self.module.bidirectional
         self.weights = [_weights(self.module, cell) for cell in range(self.module.num_layers * self.directions)]
-        self.given = sequences(call, self.weights[0][1].dtype)
+        self.given = sequences(call, self.weights[0][1].dtype, rows)
         self.approximate = ""
 
     def run(self) -> list[CellRun]:
@@ -102,11 +102,15 @@ class _Rerun:
         return engine.forward(given, options)[0].output
 
     def _mask(self, sequence: Tensor) -> Tensor:
-        ones = torch.ones_like(sequence)
-        if self.given.lengths is None:
-            return dropout(ones, self.module.dropout)
-        packed = pack_padded_sequence(ones, self.given.lengths.cpu())
-        return pad_packed_sequence(PackedSequence(dropout(packed.data, self.module.dropout), packed.batch_sizes))[0]
+        """As the layer drew it, for the whole batch; then the rows that are re-run."""
+        ones = sequence.new_ones(len(sequence), self.given.whole_batch, sequence.shape[2])
+        lengths = self.given.whole_lengths
+        if lengths is None:
+            mask = dropout(ones, self.module.dropout)
+        else:
+            packed = pack_padded_sequence(ones, lengths.cpu())
+            mask = pad_packed_sequence(PackedSequence(dropout(packed.data, self.module.dropout), packed.batch_sizes))[0]
+        return mask if self.rows is None else mask.index_select(1, self.rows)
 
     def _backward(self, masks: list[Tensor | None], saved: list[Saved]) -> list[CellRun]:
         units, runs = self.module.hidden_size, list[CellRun]()

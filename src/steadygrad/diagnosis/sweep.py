@@ -15,8 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..flow import Recorder
 from ..recurrence import nonlinearity
-from ..recurrence.options import Options, Saved
+from ..recurrence.options import Gradients, Options, Saved, Wanted
+from ..recurrence.run import ENGINES, choose
 from ..recurrence.stepwise import order, running_pairs
 from .states import before, running_steps
 
@@ -43,6 +45,8 @@ def sweep(
         lasts: for each error, what the last state received, [1, B, H] each.
         inputs: whether the inputs' errors are wanted.
     """
+    if options.mode == "RNN" and choose("auto", saved.weight_hh) == "native":
+        return _by_kernel(saved, options, grads, lasts, inputs)
     zeros = torch.zeros_like(saved.output[0])
     received = None if all(grad is None for grad in grads) else _stacked(grads, saved.output)
     parts = 2 if options.mode == "LSTM" else 1
@@ -80,6 +84,22 @@ def sweep(
             to_inputs = torch.where(running.unsqueeze(-1), to_inputs, 0.0)
         return Swept(measured * pairs, back, to_inputs @ saved.weight_ih)
     return Swept(measured * pairs, back, None)
+
+
+def _by_kernel(
+    saved: Saved, options: Options, grads: list[Tensor | None], lasts: list[tuple[Tensor | None, ...]], inputs: bool
+) -> Swept:
+    """The same by the C++ kernel, one error after the other."""
+    saved = saved._replace(inputs=saved.inputs.contiguous(), output=saved.output.contiguous())
+    engine, found = ENGINES["RNN", "native"], list[Gradients]()
+    for index, (grad, last) in enumerate(zip(grads, lasts, strict=True)):
+        wanted = Wanted(inputs and index == 0, True, False, False, False)
+        own = None if grad is None else grad.contiguous()
+        end = tuple(None if part is None else part.contiguous() for part in last)
+        found.append(engine.backward(saved, own, end, options, wanted, Recorder("")))
+    measured = [each.measured.transpose(1, 2) for each in found if each.measured is not None]
+    first = torch.stack([each.h0 for each in found if each.h0 is not None])
+    return Swept(torch.stack(measured), (first,), found[0].inputs)
 
 
 def _first(last: Tensor | None) -> Tensor:
