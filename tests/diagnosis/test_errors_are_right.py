@@ -149,12 +149,32 @@ def test_a_mask_that_can_not_be_repeated_is_said() -> None:
     assert "dropout between layers can't be repeated" in watch.notes[0]
 
 
-def test_options_of_our_layer_are_kept() -> None:
-    for options in ({"leak": 0.3}, {"omega": "program"}, {"clip_error": 0.01}, {"nonlinearity": "sigmoid"}):
-        layer = made(sg.RNN, num_layers=2, alpha=0.7, **options)
-        watch = looked_at(layer, data(T, B, I))
-        for cell, flow in zip(watch.looks[0].cells, layer.flow, strict=True):
-            torch.testing.assert_close(torch.tensor(cell.norms, dtype=torch.float64), flow.norms, rtol=1e-9, atol=1e-15)
+OPTIONS: list[tuple[Any, dict[str, Any]]] = [
+    (sg.RNN, {"leak": 0.3}),
+    (sg.RNN, {"omega": "program"}),
+    (sg.RNN, {"clip_error": 0.01}),
+    (sg.RNN, {"leak": 0.3, "clip_error": 0.01}),
+    (sg.RNN, {"omega": "program", "clip_error": 0.01}),
+    (sg.RNN, {"nonlinearity": "sigmoid"}),
+    (sg.RNN, {"nonlinearity": "identity", "bias": False}),
+    (sg.GRU, {"clip_error": 0.01}),
+    (sg.LSTM, {"clip_error": 0.01, "bias": False}),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize(("kind", "options"), OPTIONS, ids=lambda each: str(getattr(each, "__name__", each)))
+def test_options_of_our_layer_are_kept(kind: Any, options: dict[str, Any], packed: bool) -> None:
+    layer = made(kind, num_layers=2, bidirectional=True, alpha=0.7, **options)
+    x = data(T, B, I)
+    with sg.watch(layer, every=1) as watch:
+        output, _ = layer(pack_padded_sequence(x, torch.tensor([9, 7, 7, 2])) if packed else x)
+        (output.data if packed else output).sin().sum().backward()
+    for cell, flow in zip(watch.looks[0].cells, layer.flow, strict=True):
+        torch.testing.assert_close(torch.tensor(cell.norms, dtype=torch.float64), flow.norms, rtol=1e-9, atol=1e-15)
+        ratios = torch.tensor(cell.ratios, dtype=torch.float64)
+        torch.testing.assert_close(ratios, flow.ratios, rtol=1e-8, atol=1e-15, equal_nan=True)
+        assert cell.omega == pytest.approx(flow.omega, rel=1e-7)
 
 
 @every_layer
@@ -194,3 +214,38 @@ def test_tokens_and_other_dtypes() -> None:
     with sg.watch(whole, every=1) as watch, torch.autocast("cpu", torch.bfloat16):
         whole(data(T, B, I).float())[0].float().sum().backward()
     assert watch.looks[0].cells[0].horizon > 0
+
+
+@every_layer
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_of_a_large_batch_some_sequences_are_seen_exactly(kind: Any, packed: bool) -> None:
+    layer = made(kind, num_layers=2, batch_first=not packed, dropout=0.3)
+    x = data(T, 29, I)
+    given = pack_padded_sequence(x, torch.arange(29, 0, -1).clamp(max=T)) if packed else x.transpose(0, 1)
+    with sg.watch(layer, every=1) as watch:
+        output, _ = layer(given)
+        (output.data if packed else output).sin().sum().backward()
+    rows = [0, 4, 8, 12, 16, 20, 24, 28]
+    assert not any(cell.approximate for cell in watch.looks[0].cells)
+    layer.dropout = 0.0
+    lengths, chosen = torch.arange(29, 0, -1).clamp(max=T)[rows], x[:, rows]
+    with sg.watch(layer, every=1) as few:
+        output, _ = layer(pack_padded_sequence(chosen, lengths) if packed else chosen.transpose(0, 1))
+        (output.data if packed else output).sin().sum().backward()
+    assert watch.looks[0].cells[0].batch == few.looks[0].cells[0].batch == 8
+    with sg.watch(layer, every=1) as whole:
+        output, _ = layer(given)
+        (output.data if packed else output).sin().sum().backward()
+    for cell, expected in zip(whole.looks[0].cells, few.looks[0].cells, strict=True):
+        assert cell.norms == pytest.approx(expected.norms, rel=1e-9)
+        assert cell.horizon == expected.horizon
+
+
+def test_the_sequence_that_is_not_finite_is_among_those_that_are_seen() -> None:
+    layer = made(nn.GRU)
+    x = data(T, 50, I)
+    x[5, 33, 1] = float("inf")
+    with sg.watch(layer, every=1) as watch:
+        layer(x)[0].sum().backward()
+    assert str(watch.looks[0].cells[0].fault) == "input of step 5"
+    assert watch.looks[0].cells[0].batch == 8

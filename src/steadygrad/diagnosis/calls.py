@@ -17,6 +17,9 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 Tensors = tuple[Tensor, ...]
 
+SEQUENCES = 8
+"""So many sequences of a batch are re-run: a mean over their steps needs no more, and a look must cost little."""
+
 
 @dataclass
 class Call:
@@ -130,10 +133,20 @@ class Sequences:
     grad_output: Tensor | None
     grad_last: tuple[Tensor | None, ...]
     lengths: Tensor | None
+    whole_batch: int
+    """How many sequences there are without a choice of rows,"""
+    whole_lengths: Tensor | None
+    """and their lengths: a dropout mask is drawn for all of them."""
 
 
-def sequences(call: Call, dtype: torch.dtype) -> Sequences:
-    """The call in that shape; `dtype` is that of the layer's weights (autocast may have given it another input)."""
+def sequences(call: Call, dtype: torch.dtype, rows: Tensor | None = None) -> Sequences:
+    """The call in that shape.
+
+    Args:
+        call: the call.
+        dtype: that of the layer's weights (autocast may have given it another input).
+        rows: which sequences of the batch to keep, in the order of this shape; None: all.
+    """
     module: Any = call.module
     given = call.given
     if isinstance(given, PackedSequence):
@@ -162,6 +175,8 @@ def sequences(call: Call, dtype: torch.dtype) -> Sequences:
         inputs = padded(given)
 
     def own(tensor: Tensor) -> Tensor:
+        if rows is not None:
+            tensor = tensor.index_select(1, rows)
         return (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous()
 
     return Sequences(
@@ -170,8 +185,41 @@ def sequences(call: Call, dtype: torch.dtype) -> Sequences:
         own(padded(call.output)),
         None if call.grad_output is None else own(padded(call.grad_output)),
         tuple(None if grad is None else own(sorted_(grad)) for grad in call.grad_last),
+        lengths if lengths is None or rows is None else lengths[rows],
+        inputs.shape[1],
         lengths,
     )
+
+
+def chosen_rows(calls: list[Call]) -> Tensor | None:
+    """At most `SEQUENCES` sequences of the batch, evenly; those with a value that is not finite first. None: all of them.
+
+    Rows never meet in a recurrence, so the errors of those that are chosen are exact.
+    """
+    given = calls[0].given
+    if isinstance(given, PackedSequence):
+        batch = int(given.batch_sizes[0])
+    else:
+        is_batched = given.dim() == (3 if given.is_floating_point() else 2)
+        module: Any = calls[0].module
+        batch = given.shape[0 if module.batch_first else 1] if is_batched else 1
+    if batch <= SEQUENCES:
+        return None
+    bad = torch.zeros(batch, dtype=torch.bool)
+    for call in calls:
+        data = call.given.data if isinstance(call.given, PackedSequence) else call.given
+        seen = [each for each in (data, call.output, call.grad_output, *call.grad_last) if each is not None]
+        if all(bool(each.sum().isfinite()) for each in seen):  # a sum is quick, and nearly always enough
+            continue
+        whole = sequences(call, call.output.dtype)
+        for values in (whole.inputs, whole.output, whole.grad_output, *whole.grad_last):
+            if values is not None and values.is_floating_point():
+                bad |= ~values.transpose(0, 1).flatten(1).isfinite().all(1).cpu()
+    even = [round(index * (batch - 1) / (SEQUENCES - 1)) for index in range(SEQUENCES)]
+    # the longest sequences lie first where they are packed, and the first is always among the even ones
+    first = torch.nonzero(bad).flatten().tolist()[: SEQUENCES - 1]
+    rows = sorted([*first, *[row for row in even if row not in first][: SEQUENCES - len(first)]])
+    return torch.tensor(rows, device=calls[0].output.device)
 
 
 def _parts(states: Any) -> Tensors:

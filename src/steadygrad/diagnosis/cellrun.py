@@ -10,16 +10,15 @@ that of the last step's loss alone, which nothing is added to on its way back:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..flow import CellFlow, Recorder
+from ..flow import CellFlow
 from ..recurrence import nonlinearity
-from ..recurrence.cells import STATES
-from ..recurrence.options import Gradients, Options, Saved, Wanted
+from ..recurrence.options import Options, Saved
 from ..recurrence.stepwise import square
+from .sweep import sweep
 
 Parts = tuple[Tensor | None, ...]
 
@@ -30,7 +29,6 @@ class CellRun:
 
     name: str
     options: Options
-    engine: Any
     saved: Saved
     bias_ih: Tensor | None
     grad: Tensor | None
@@ -43,6 +41,7 @@ class CellRun:
     """The error of the initial state, each part [B, H]."""
     lasting: Tensor
     """As `measured`, of the lasting error."""
+    lasting_to_first: tuple[Tensor, ...]
     approximate: str = ""
 
     @property
@@ -72,21 +71,26 @@ class CellRun:
 
 
 def run_back(
-    name: str, options: Options, engine: Any, saved: Saved, grad: Tensor | None, grad_last: Parts, inputs: bool
-) -> tuple[Gradients, Tensor, tuple[Tensor, ...]]:
-    """The gradients, what was measured [2, T, B], and the error of the initial state."""
-    two = STATES[options.mode] == 2
-    wanted = Wanted(inputs, True, False, False, False, two)
-    found: Gradients = engine.backward(saved, grad, grad_last, options, wanted, Recorder(name))
-    assert found.measured is not None
-    first = tuple(part for part in (found.h0, found.c0 if two else None) if part is not None)
-    return found, found.measured.transpose(1, 2).to("cpu", torch.float64), first
+    name: str,
+    options: Options,
+    saved: Saved,
+    bias_ih: Tensor | None,
+    grad: Tensor | None,
+    grad_last: Parts,
+    inputs: bool,
+    approximate: str,
+) -> tuple[CellRun, Tensor | None]:
+    """The cell with its errors, total and lasting, and what it says to its inputs, where that is wanted."""
+    only = _last_loss(options, saved, grad, grad_last)
+    grads = [grad] if only is None else [grad, only]
+    swept = sweep(saved, options, grads, [grad_last] * len(grads), inputs)
+    first = [tuple(part[index] for part in swept.first) for index in range(len(grads))]
+    measured = (swept.measured[0], first[0], swept.measured[-1], first[-1])
+    return CellRun(name, options, saved, bias_ih, grad, grad_last, *measured, approximate), swept.inputs
 
 
-def lasting(
-    name: str, options: Options, engine: Any, saved: Saved, grad: Tensor | None, grad_last: Parts
-) -> tuple[Tensor, tuple[Tensor, ...]] | None:
-    """As `run_back`, of the error of each sequence's last loss alone; None where there is no other loss."""
+def _last_loss(options: Options, saved: Saved, grad: Tensor | None, grad_last: Parts) -> Tensor | None:
+    """`grad` without all but each sequence's last step that has one; None where there is no other."""
     if grad is None:
         return None
     steps = len(grad)
@@ -102,10 +106,7 @@ def lasting(
         if part is not None:
             last = torch.where(part[0].ne(0).any(-1), end, last)
     chosen = position.unsqueeze(1) == last
-    if not bool((received & ~chosen).any()):
-        return None
-    only = torch.where(chosen.unsqueeze(-1), grad, 0.0)
-    return run_back(name, options, engine, saved, only, grad_last, False)[1:]
+    return torch.where(chosen.unsqueeze(-1), grad, 0.0) if bool((received & ~chosen).any()) else None
 
 
 def joined(runs: list[CellRun]) -> CellRun:
@@ -114,22 +115,17 @@ def joined(runs: list[CellRun]) -> CellRun:
         return runs[0]
     # Backwards: the last call's error goes on through the calls before it, which add nothing of their own to it.
     last = runs[-1]
-    arguments = (last.name, last.options, last.engine, last.saved, last.grad, last.grad_last)
-    found = [lasting(*arguments) or (last.measured, last.to_first)]
+    found = [(last.lasting, last.lasting_to_first)]
     for run in reversed(runs[:-1]):
         carried = tuple(part.unsqueeze(0) for part in found[0][1])
-        found.insert(0, run_back(run.name, run.options, run.engine, run.saved, None, carried, False)[1:])
+        swept = sweep(run.saved, run.options, [None], [carried], False)
+        found.insert(0, (swept.measured[0], tuple(part[0] for part in swept.first)))
     saved = [run.saved for run in runs]
-    whole = Saved(
-        torch.cat([each.inputs for each in saved]),
-        saved[0].h0,
-        saved[0].weight_ih,
-        saved[0].weight_hh,
-        None,
-        torch.cat([each.output for each in saved]),
-        _cat([each.activation for each in saved]),
-        saved[0].c0,
-        _cat([each.memory for each in saved]),
+    whole = saved[0]._replace(
+        inputs=torch.cat([each.inputs for each in saved]),
+        output=torch.cat([each.output for each in saved]),
+        activation=_cat([each.activation for each in saved]),
+        memory=_cat([each.memory for each in saved]),
     )
     return replace(
         runs[0],

@@ -59,18 +59,21 @@ def cell_look(layer: str, call: int, run: CellRun) -> CellLook:
 
 def of_flow(total: CellFlow, lasting: CellFlow | None = None) -> dict[str, Any]:
     """What a `CellLook` takes from a flow: the norms from the total error; horizon and growth from the lasting one."""
-    lasting = lasting or total
-    norms = total.norms
+    norms, ratios = total.norms, total.ratios
     largest = norms.nan_to_num(0.0, posinf=0.0).max().item() if len(norms) else 0.0
-    finite = bool(total.measured.isfinite().all())
-    ratios = lasting.ratios if lasting.options.reverse else lasting.ratios.flip(0)
-    seen = torch.nonzero(~ratios.isnan()).flatten()
+    finite = _finite(total.measured)
+    # worked out here and not by the flow's own properties, each of which would begin with the ratios again
+    way = ratios if lasting is None else lasting.ratios
+    way = way if total.options.reverse else way.flip(0)
+    seen = torch.nonzero(~way.isnan()).flatten()
+    way = way[int(seen[0]) :] if len(seen) else way[:0]
+    left = way.nan_to_num(0.0).log().cumsum(0).exp()
     return {
         "norms": norms.tolist(),
-        "ratios": total.ratios.tolist(),
-        "horizon": lasting.horizon if finite else 0,
-        "growth": lasting.growth if finite else math.inf,
-        "room": len(ratios) - int(seen[0]) if len(seen) else 0,
+        "ratios": ratios.tolist(),
+        "horizon": int((left > KEPT).long().cumprod(0).sum()) if finite else 0,
+        "growth": max([1.0, *left.tolist()]) if finite else math.inf,
+        "room": len(way),
         "omega": total.omega,
         "active": total.active if finite else 0.0,
         "reverse": total.options.reverse,

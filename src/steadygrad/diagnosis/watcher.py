@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from .. import checks
 from ..clip import NormClipper
 from . import layers, measures
-from .calls import Call, note_call
+from .calls import Call, chosen_rows, note_call
 from .cellrun import joined
 from .look import CellLook, Clipping, Look
 from .rerun import rerun
@@ -331,7 +331,9 @@ class Watch:
         module = chain[0].module
         if not layers.can_be_run_again(module):
             return _from_flow(name, index, chain[-1])
-        runs = [rerun(call) for call in chain if call.reached]
+        reached = [call for call in chain if call.reached]
+        rows = chosen_rows(reached)
+        runs = [rerun(call, rows) for call in reached]
         cells = [joined(list(parts)) for parts in zip(*runs, strict=True)]
         for cell in cells:
             self.weights[f"{name} {cell.name}".strip()] = cell.saved.weight_hh.clone()
