@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,17 @@ SMALL += [
 ENDLESS = [*SMALL, "--max-updates", "1000000000"]
 
 
-def wait_for(path: Path, seconds: float = 60.0) -> None:
+@contextmanager
+def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """The program with these words, which does not outlive the test."""
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(path: Path, seconds: float = 240.0) -> None:
     """Until the run has written its first lines."""
     deadline = time.monotonic() + seconds
     while not (path.exists() and path.stat().st_size > 500):
@@ -46,11 +58,11 @@ def wait_for(path: Path, seconds: float = 60.0) -> None:
 
 def test_sigterm_writes_a_checkpoint_says_how_to_go_on_and_exits_with_143(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = [*PROGRAM, "train", "temporal-order", *ENDLESS, "--quiet", "--checkpoint-seconds", "1e9", "--out", str(out)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(out / files.METRICS)
-    process.send_signal(signal.SIGTERM)
-    said, errors = process.communicate(timeout=30)
+    words = ["train", "temporal-order", *ENDLESS, "--quiet", "--checkpoint-seconds", "1e9", "--out", str(out)]
+    with started(words) as process:
+        wait_for(out / files.METRICS)
+        process.send_signal(signal.SIGTERM)
+        said, errors = process.communicate(timeout=120)
     assert process.returncode == 143
     assert said.endswith(f"updates (by SIGTERM); go on with: steadygrad resume {out}\n")
     assert errors == ""
@@ -65,15 +77,14 @@ def test_sigterm_writes_a_checkpoint_says_how_to_go_on_and_exits_with_143(tmp_pa
 
 def test_a_closed_pipe_stops_a_run_with_a_checkpoint_a_sentence_and_a_code_of_its_own(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = [*PROGRAM, "train", "temporal-order", *ENDLESS, "--plain", "--checkpoint-seconds", "1e9", "--out", str(out)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    lines = [process.stdout.readline() for _ in range(2)]
-    process.stdout.close()
-    with process.stderr as stream:
-        errors = stream.read()
-    assert process.wait(timeout=30) == 141
+    words = ["train", "temporal-order", *ENDLESS, "--plain", "--checkpoint-seconds", "1e9", "--out", str(out)]
+    with started(words) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(timeout=120) == 141
     assert lines[0].startswith("temporal-order · sgd (plain gradient), optimizer sgd")
     assert "updates (its output was closed); go on with: steadygrad resume" in errors
     assert errors.count("\n") == 1

@@ -221,12 +221,13 @@ def test_a_signal_to_the_sweep_alone_reaches_its_workers_at_once_and_leaves_noth
     main = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from steadygrad.cli import main; "
     line = [sys.executable, "-c", f"{main} sys.exit(main(sys.argv[1:]))", *words.split()]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: any(len(path.read_text().splitlines()) > 2 for path in out.glob("*/metrics.jsonl")))
+        wait_until(lambda: any(len(path.read_text().splitlines()) > 2 for path in out.glob("*/metrics.jsonl")), 240.0)
         (worker,) = [contents(path)["process"] for path in out.glob("*/starts.json")]
         process.send_signal(number)
+        # well below the 20 s of grace that a worker which does not hear it would be given
         begun = time.monotonic()
-        _, said = process.communicate(timeout=60)
-        assert time.monotonic() - begun < 10.0
+        _, said = process.communicate(timeout=120)
+        assert time.monotonic() - begun < 15.0
     assert process.returncode == code
     first, *_, last = said.splitlines()
     assert first == "stopping: 1 running cells write a checkpoint (at most 20 s)"

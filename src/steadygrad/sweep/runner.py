@@ -24,6 +24,8 @@ _Outcome = TypeVar("_Outcome")
 
 LOCK, WAIT = ".sweep.lock", 10.0
 """The lock on sweep.json, and how many seconds to wait for it."""
+PREPARING = (LOCK, f".{SWEEP}.tmp")
+"""What a folder may hold while another sweep is being prepared there."""
 
 
 class Engine(Protocol):
@@ -106,7 +108,7 @@ def check(grid: Grid, directory: Path) -> None:
         raise ValueError(f"the sweep's folder must be a folder, and {directory} is a file")
     if (
         directory.is_dir()
-        and any(path.name != LOCK for path in directory.iterdir())
+        and any(path.name not in PREPARING for path in directory.iterdir())
         and not (directory / SWEEP).is_file()
     ):
         raise ValueError(
