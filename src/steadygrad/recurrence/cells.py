@@ -6,12 +6,14 @@
     LSTM    i, f, o = sigm(p + W_hh h + b_hh),  g = tanh(p_g + W_hg h + b_hg)
             c' = f ⊙ c + i ⊙ g,  h' = o ⊙ tanh(c')
 
-The state is a tuple: (h,), or (h, c) for the LSTM. Gates lie in torch's order. The oracle, the generic path and the analysis compute
-with these; bptt.py, gated_bptt.py and the kernel have the same equations and their derivatives by hand, and are tested against
-them.
+The state is a tuple: (h,), or (h, c) for the LSTM. Gates lie in torch's order. The oracle, the generic path and the analysis
+compute with these; bptt.py, gated_bptt.py and the kernel have the same equations and their derivatives by hand, and are tested
+against them.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,5 +65,18 @@ def project(inputs: Tensor, weight_ih: Tensor, bias_ih: Tensor | None) -> Tensor
 
 def check_tokens(tokens: Tensor, input_size: int) -> None:
     """Refuses tokens outside 0 … input_size − 1 (on the CPU: elsewhere a look would have to wait for the device)."""
-    if tokens.device.type == "cpu" and tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= input_size):
+    if not tokens.is_cpu or tokens.numel() == 0 or not _can_be_read(tokens):
+        return
+    if int(tokens.min()) < 0 or int(tokens.max()) >= input_size:
         raise IndexError(f"input holds a token outside 0 … {input_size - 1} (input_size is {input_size})")
+
+
+_functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
+_jit: Any = torch.jit
+
+
+def _can_be_read(tokens: Tensor) -> bool:
+    """Not while a program is traced, compiled or exported, under vmap, and of tensors that have no numbers."""
+    if type(tokens) is not Tensor or torch.compiler.is_compiling() or _jit.is_tracing():
+        return False
+    return _functorch is None or _functorch.peek_interpreter_stack() is None
