@@ -13,6 +13,8 @@ against them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
@@ -63,5 +65,18 @@ def project(inputs: Tensor, weight_ih: Tensor, bias_ih: Tensor | None) -> Tensor
 
 def check_tokens(tokens: Tensor, input_size: int) -> None:
     """Refuses tokens outside 0 … input_size − 1 (on the CPU: elsewhere a look would have to wait for the device)."""
-    if tokens.device.type == "cpu" and tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= input_size):
+    if not tokens.is_cpu or tokens.numel() == 0 or not _can_be_read(tokens):
+        return
+    if int(tokens.min()) < 0 or int(tokens.max()) >= input_size:
         raise IndexError(f"input holds a token outside 0 … {input_size - 1} (input_size is {input_size})")
+
+
+_functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
+_jit: Any = torch.jit
+
+
+def _can_be_read(tokens: Tensor) -> bool:
+    """Not while a program is traced, compiled or exported, under vmap, and of tensors that have no numbers."""
+    if type(tokens) is not Tensor or torch.compiler.is_compiling() or _jit.is_tracing():
+        return False
+    return _functorch is None or _functorch.peek_interpreter_stack() is None
