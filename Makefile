@@ -5,7 +5,7 @@ READY := .venv/ready
 KERNEL := $(wildcard src/steadygrad/kernel/*.cpp src/steadygrad/kernel/*.hpp)
 OUT ?= demo
 
-.PHONY: install demo test lint bench results clean
+.PHONY: install integrations demo test lint bench results clean
 
 install: $(READY)
 
@@ -13,6 +13,10 @@ $(READY): pyproject.toml setup.py constraints.txt $(KERNEL)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
+
+# What only tests of other libraries need (Lightning, accelerate, TensorBoard, ONNX, a browser's driver); without it they are skipped.
+integrations: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[integrations]'
 
 demo: $(READY)
 	$(BIN)/steadygrad reproduce fig7 --budget demo --out $(OUT)

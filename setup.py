@@ -1,7 +1,7 @@
 """Builds the C++ kernel beside the package. Everything else about the project is in pyproject.toml.
 
-The kernel is one shared library with a C ABI: recurrence.cpp once per instruction set, dispatch.cpp to pick one at run
-time. It includes no header of torch or Python, so one build serves every version of both. Where no compiler is found the
+The kernel is one shared library with a C ABI: recurrence.cpp and gated.cpp once per instruction set, dispatch.cpp to pick one
+at run time. It includes no header of torch or Python, so one build serves every version of both. Where no compiler is found the
 package is installed without it and computes in torch operations.
 """
 
@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 KERNEL = Path("src/steadygrad/kernel")
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
+SOURCES = ["recurrence.cpp", "gated.cpp"]
 BASELINE = ("baseline", 16, 6, [])
 X86 = [
     BASELINE,
@@ -38,7 +39,8 @@ class BuildKernel(build_ext):
         objects: list[str] = []
         for isa, vector_bytes, rows, flags in X86 if x86 else [BASELINE]:
             macros = [("SG_ISA", isa), ("SG_VECTOR_BYTES", str(vector_bytes)), ("SG_ROWS", str(rows))]
-            objects += self._compile("recurrence.cpp", isa, macros, flags)
+            for source in SOURCES:
+                objects += self._compile(source, isa, macros, flags)
         objects += self._compile("dispatch.cpp", "dispatch", [("SG_WITH_X86", "1")] if x86 else [], [])
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)

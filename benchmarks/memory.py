@@ -31,13 +31,13 @@ def _measure(peer: str, size: Size) -> int:
     step = _PEERS[peer](setting)
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
-    before = _status("VmRSS")
+    before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     step()
-    return _status("VmHWM") - before
+    return status("VmHWM") - before
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
     return 1024 * int(line.split()[1])
 

@@ -2,7 +2,7 @@
 
     overhead = (t_update − t_layer) / t_layer
 
-t_update is `training.learner.Learner.update` on temporal order, t_layer the forward and backward pass of its own recurrent
+t_update is `experiments.learner.Learner.update` on temporal order, t_layer the forward and backward pass of its own recurrent
 layer, with Ω, on a batch of the same task. Both run on as many threads as training uses unless told otherwise: one.
 
     python benchmarks/overhead.py [--seconds 3]
@@ -16,15 +16,15 @@ import torch
 
 from clock import in_turn
 from peers import Step
-from steadygrad.training import RunConfig
-from steadygrad.training.learner import Learner
+from steadygrad.experiments import Config
+from steadygrad.experiments.learner import Learner
 
 UPDATE, LAYER = "a training update of temporal order", "its recurrent layer, forward and backward with Ω"
 
 
-def config() -> RunConfig:
+def config() -> Config:
     # A rate so small that the weights stay orthogonal: errors that vanish into denormal numbers are slow to multiply.
-    return RunConfig(
+    return Config(
         "temporal-order",
         "sgd-cr",
         (100, 100),
@@ -40,7 +40,7 @@ def config() -> RunConfig:
 def layer_alone(learner: Learner) -> Step:
     """The recurrent layer of `learner` on one batch, with an error at the last step."""
     rnn, settings = learner.network.rnn, learner.config
-    batch = learner.task.sample(settings.batch, settings.length[0], torch.Generator().manual_seed(0))
+    batch = learner.problem.sample(settings.batch, settings.length[0], torch.Generator().manual_seed(0))
     g = torch.randn(1, settings.batch, rnn.hidden_size, generator=torch.Generator().manual_seed(1))
     parameters = [parameter for parameter in rnn.parameters() if parameter.requires_grad]
 

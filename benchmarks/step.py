@@ -1,7 +1,7 @@
 """The speed of a training step, beside what a user would pick instead. Ratios of one run; minimum of repeats.
 
-After the step of the layer alone come two of the whole training: what is around the layer (overhead.py), and the tokens a
-second of a character model (tokens.py).
+After the plain layer come GRU and LSTM (gated.py), and two measurements of the whole training: what is around the layer
+(overhead.py), and the tokens a second of a character model (tokens.py).
 
     python benchmarks/step.py [--seconds 3] [--write results/bench.json]
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+import gated
 import overhead
 import steadygrad as sg
 import tokens
@@ -118,11 +119,12 @@ def main() -> None:
         ratios[str(size)] = options(size, args.seconds)
         memory[str(size)] = {name: peak_bytes(name, size) for name in ("torch.nn.RNN", "steadygrad with Ω")}
     print("measuring training updates …", file=sys.stderr)
+    gates = gated.measure_all(args.seconds)
     around, text = overhead.measure(args.seconds), tokens.measure(2 * args.seconds)
-    print(table(results, ratios, memory), overhead.table(around), tokens.table(text), sep="\n")
+    print(table(results, ratios, memory), gated.table(gates), overhead.table(around), tokens.table(text), sep="\n")
     if args.write:
         record = {"command": "make bench", "environment": environment(), "milliseconds": results, "peak_bytes": memory}
-        record |= {"ratios": ratios, "overhead": around, "tokens": text}
+        record |= {"ratios": ratios, "overhead": around, "tokens": text, "gated": gates}
         args.write.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 

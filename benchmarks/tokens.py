@@ -1,7 +1,7 @@
 """Tokens a second of a character model in training, beside the same model on torch.nn.RNN.
 
 500 units, 50 characters, no biases; 32 streams side by side, 200 steps an update, the state carried from one to the
-next; clipping at 45 and plain SGD. Ours is `natural.learner.Learner.update` with Ω, sigmoid units and tokens as they are:
+next; clipping at 45 and plain SGD. Ours is `experiments.learner.Learner.update` with Ω, sigmoid units and tokens as they are:
 what `steadygrad train ptb` does. The peer is torch.nn.RNN on one-hot vectors, nn.Linear, cross_entropy, clip_grad_norm_ and
 SGD; torch.nn.RNN has no sigmoid units, so it has tanh. The characters are drawn at random: what they say costs no time.
 
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from clock import quickest
 from peers import Step
 from steadygrad import data
-from steadygrad.natural import preset
-from steadygrad.natural.corpus import Text
-from steadygrad.natural.learner import Learner
+from steadygrad.experiments import preset
+from steadygrad.experiments.datasets import Text
+from steadygrad.experiments.learner import Learner
 
 STEPS, BATCH, HIDDEN, CHARACTERS = 200, 32, 500, 50
 SIZE = f"{HIDDEN} units, {CHARACTERS} characters, batch {BATCH}, {STEPS} steps"
@@ -45,7 +45,7 @@ def steady(text: data.TextData) -> Step:
     learner = Learner(config, Text(config, text))
 
     def step() -> None:
-        if learner.at_end_of_epoch:
+        if learner.feed.at_end_of_epoch:
             learner.next_epoch()
         learner.update()
 

@@ -15,11 +15,18 @@ from typing import Any
 
 import pytest
 
-from steadygrad.training import files, record
+from steadygrad.experiments import files, record
 
 # a server that has imported everything forks a child for each run: a child begins within milliseconds
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["steadygrad.natural", "steadygrad.training", "torch._dynamo"])
+CHILDREN.set_forkserver_preload(
+    [
+        "steadygrad.experiments.runs",
+        "steadygrad.experiments.by_success",
+        "steadygrad.experiments.by_validation",
+        "torch._dynamo",
+    ]
+)
 OFTEN = {"progress": "none", "resume": True, "checkpoint_seconds": 0.0}
 
 

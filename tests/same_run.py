@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from steadygrad.training import files
+from steadygrad.experiments import files
 
 SMALL: dict[str, Any] = {
     "length": (10, 12),

@@ -17,8 +17,8 @@ import pytest
 import steadygrad
 from steadygrad import tasks
 from steadygrad.cli import COMMANDS, main, parser
-from steadygrad.commands import arguments, doctor, train
-from steadygrad.training import RunConfig, files, preset
+from steadygrad.commands import doctor, options, train
+from steadygrad.experiments import Config, files, preset
 
 SMALL = ["--length", "10:12", "--hidden", "6", "--batch", "4", "--max-updates", "60"]
 SMALL += ["--check-every", "20", "--check-sequences", "50", "--test-sequences", "100"]
@@ -42,9 +42,9 @@ def test_train_evaluate_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture
     out = tmp_path / "run"
     assert main(["train", "temporal-order", *SMALL, "--seed", "3", "--out", str(out)]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed[:4]] == ["0", "20", "40", "60"]
-    assert printed[4].startswith("not solved: max_updates after 60 updates")
-    assert printed[5] == f"everything is in {out}"
+    assert [line.split()[0] for line in printed[:4]] == ["temporal-order", "0", "20", "40"]
+    assert printed[5].startswith("not solved: max_updates after 60 updates")
+    assert printed[6] == f"everything is in {out}"
     assert json.loads((out / files.RESULT).read_text())["updates"] == 60
     assert main(["resume", str(out), "--max-updates", "80", "--quiet"]) == 0
     assert "after 80 updates" in capsys.readouterr().out
@@ -78,7 +78,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "epoch": ("77", 77),
         "curriculum": ("12:18", (12, 18)),
         "growth": ("1.4", 1.4),
-        "patience": ("33", 33),
+        "curriculum_patience": ("33", 33),
         "curriculum_loss": ("0.2", 0.2),
         "max_updates": ("123", 123),
         "max_seconds": ("45.5", 45.5),
@@ -93,15 +93,16 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "dtype": ("float64", "float64"),
         "threads": ("2", 2),
     }
-    assert typed.keys() == arguments.SETTINGS.keys()
-    of_others = {"task", "algorithm", "task_options"}
-    assert typed.keys() | of_others == RunConfig.__dataclass_fields__.keys()
-    words = ["train", "addition", "--out", "x", "--algorithm", "sgd-cr", "--task-option", "criterion=squared"]
+    others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults"}
+    of_data = {"steps", "cost", "epochs", "patience"}
+    assert typed.keys() | others | of_data == Config.model_fields.keys()
+    assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}
+    words = ["train", "addition", "--out", "x", "--algorithm", "sgd-cr", "--option", "criterion=squared"]
     for name, (text, _) in typed.items():
-        words += [f"--{name.replace('_', '-')}", text]
+        words += [options.option(name), text]
     config = train.config(parser().parse_args(words))
     assert {name: getattr(config, name) for name in typed} == {name: value for name, (_, value) in typed.items()}
-    assert (config.task, config.task_options) == ("addition", {"criterion": "squared"})
+    assert (config.problem, config.options) == ("addition", {"criterion": "squared"})
 
 
 def test_a_config_file_is_enough_to_run_again(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_without_a_word_about_it_train_takes_the_steady_preset_with_clipping_and
         (["trian"], "steadygrad: command must be one of 'train', .* not 'trian' .did you mean 'train'.."),
         (
             ["train", "temporal-ordr"],
-            "steadygrad: task must be one of .* not 'temporal-ordr' .did you mean 'temporal-order'..",
+            "steadygrad: problem must be one of .* not 'temporal-ordr' .did you mean 'temporal-order'..",
         ),
         (
             ["train", "addition", "--algorithm", "sgd_c"],
@@ -139,11 +140,15 @@ def test_without_a_word_about_it_train_takes_the_steady_preset_with_clipping_and
         (["train", "addition", "--length", "a:b"], "argument --length: must be a length or LOW:HIGH.* not 'a:b'"),
         (["train", "addition", "--lr", "fast"], "argument --lr: invalid float value: 'fast'"),
         (["train", "addition", "--threshold", "low"], "argument --threshold: must be a number or 'auto', not 'low'"),
-        (["train", "addition", "--task-option", "squared"], "argument --task-option: must be NAME=VALUE"),
-        (["train", "addition", "--task-option", "a=b"], "an option of addition must be one of 'criterion', not 'a'"),
+        (["train", "addition", "--option", "squared"], "argument --option: must be NAME=VALUE"),
+        (["train", "addition", "--task-option", "a=b"], "argument --task-option: is now called --option: --option a=b"),
+        (
+            ["train", "addition", "--option", "a=b"],
+            "options must fit .*: an option of addition must be one of 'criterion', not 'a'",
+        ),
         (["train", "addition", "--algorithm", "sgd", "--alpha", "2"], "alpha must be 0 with algorithm 'sgd'"),
         (["train", "addition", "--max-up", "5"], "unrecognized arguments: --max-up 5"),
-        (["train"], "TASK must be given, or --config FILE"),
+        (["train"], "PROBLEM must be given, or --config FILE"),
         (["train", "--config", "nowhere.json"], "No such file or directory: nowhere.json"),
     ],
 )
@@ -218,8 +223,36 @@ def test_a_missing_extra_is_named_with_the_line_that_installs_it(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_help_of_train_names_every_task() -> None:
-    assert train.TASKS.replace(" or ", ", ").replace(", , ", ", ").split(", ") == list(tasks.names())
+def test_every_name_that_exists_is_in_the_help_of_train(capsys: pytest.CaptureFixture[str]) -> None:
+    from steadygrad import data, init
+    from steadygrad.experiments import config, problem
+    from steadygrad.experiments.presets import PRESETS
+    from steadygrad.experiments.schedules import OF_LENGTH
+    from steadygrad.recurrence.nonlinearity import NONLINEARITIES
+    from steadygrad.recurrence.run import BACKENDS
+    from steadygrad.regularizer import CONVENTIONS
+
+    assert tasks.names() == config.TASKS
+    assert {*config.MUSIC, *config.TEXTS} - {"music", "text"} == data.SOURCES.keys()
+    assert problem.UNITS.keys() == {*config.MUSIC, *config.TEXTS}
+    registered = {
+        "init": [*init.REGISTRY, "uniform"],
+        "nonlinearity": NONLINEARITIES,
+        "omega": CONVENTIONS,
+        "backend": BACKENDS,
+        "optimizer": config.USUAL_MOMENTUM,
+        "lr_schedule": [*config.SCHEDULES, *OF_LENGTH],
+        "alpha_schedule": config.SCHEDULES,
+        "network": config.NETWORKS,
+        "algorithm": config.ALGORITHMS,
+    }
+    for name, values in registered.items():
+        assert set(config.choices(Config.model_fields[name])) == set(values), name
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = "".join(capsys.readouterr().out.split())  # argparse breaks lines, at hyphens too
+    for value in [*config.PROBLEMS, *PRESETS, *(each for values in registered.values() for each in values)]:
+        assert value in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from steadygrad import cli, data, natural
-from steadygrad.natural import NaturalConfig, Network, Trained
-from steadygrad.natural.sample import sample_music, sample_text
+from steadygrad import cli, data, experiments
+from steadygrad.experiments import Config, Network, Trained
+from steadygrad.experiments.trained import sample_music, sample_text
 
 SYMBOLS = ["\n", " ", "a", "b", "c"]
 
 
 def model(name: str, width: int, **other: Any) -> Network:
     """A network whose weights are large enough that its predictions depend on what came long ago."""
-    network = Network(NaturalConfig(name, "sgd", hidden=12, dtype="float64", **other), width)
+    sizes = SimpleNamespace(input_size=width, output_size=width)
+    units = {"nonlinearity": "sigmoid", "init": "sigmoid", "hidden": 12}
+    network = Network(Config(name, "sgd", **units, dtype="float64", **other), sizes)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -133,12 +136,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     (folder / "abba.txt").write_text("abba baab\n" * 60, encoding="utf-8")
     small: dict[str, Any] = {"hidden": 6, "steps": 20, "batch": 2, "epochs": 1}
-    natural.run(natural.preset("text", path=str(folder / "abba.txt"), **small), folder / "text", progress="none")
+    experiments.run(
+        experiments.preset("text", path=str(folder / "abba.txt"), **small), folder / "text", progress="none"
+    )
     (folder / "tunes").mkdir()
     for key in range(4):
         data.write_midi(torch.eye(88)[key : key + 30], folder / "tunes" / f"{key}.mid")
-    music = natural.preset("music", path=str(folder / "tunes"), time_step=0.5, **small)
-    natural.run(music, folder / "music", progress="none")
+    music = experiments.preset("music", path=str(folder / "tunes"), time_step=0.5, **small)
+    experiments.run(music, folder / "music", progress="none")
     return folder
 
 
@@ -148,7 +153,7 @@ def test_the_command_writes_text_to_standard_output_or_to_a_file(
     words = ["sample", str(runs / "text"), "--length", "40", "--prompt", "abba", "--seed", "3", "--temperature", "0.8"]
     assert cli.main(words) == 0
     said = capsys.readouterr().out
-    written = sample_text(natural.load(runs / "text"), 40, temperature=0.8, seed=3, prompt="abba")
+    written = sample_text(experiments.load(runs / "text"), 40, temperature=0.8, seed=3, prompt="abba")
     assert said == f"abba{written}" + ("" if written.endswith("\n") else "\n")
     assert cli.main([*words, "--out", str(tmp_path / "a.txt")]) == 0
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == f"abba{written}"
@@ -161,13 +166,13 @@ def test_the_command_writes_a_midi_file_that_reads_back_to_the_roll(
     words = ["sample", str(runs / "music"), "--length", "12", "--temperature", "3"]
     assert cli.main(words) == 0
     assert capsys.readouterr().out == f"{runs / 'music' / 'sample.mid'}\n"
-    roll = sample_music(natural.load(runs / "music"), 12, temperature=3)
+    roll = sample_music(experiments.load(runs / "music"), 12, temperature=3)
     # The model's step is half a second.
     assert torch.equal(data.read_midi(runs / "music" / "sample.mid", 0.5).roll, roll)
     out, prompt = tmp_path / "go.mid", runs / "tunes" / "1.mid"
     assert cli.main([*words, "--prompt", str(prompt), "--out", str(out)]) == 0
     opening = data.read_midi(prompt, 0.5).roll
-    after = sample_music(natural.load(runs / "music"), 12, temperature=3, prompt=opening)
+    after = sample_music(experiments.load(runs / "music"), 12, temperature=3, prompt=opening)
     assert torch.equal(data.read_midi(out, 0.5).roll, torch.cat([opening, after]))
 
 
@@ -201,9 +206,9 @@ def test_bad_words_are_one_sentence_and_exit_code_2_and_nothing_is_written(
 
 
 def test_a_run_on_a_task_has_nothing_to_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from steadygrad.training import RunConfig
+    from steadygrad.experiments import Config
 
-    (tmp_path / "config.json").write_text(RunConfig("addition", "sgd").to_json())
+    (tmp_path / "config.json").write_text(Config("addition", "sgd").to_json())
     assert cli.main(["sample", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert said == f"steadygrad: {tmp_path} must be the folder of a run on text or music, and holds one on addition\n"

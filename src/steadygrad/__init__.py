@@ -1,7 +1,7 @@
 """Recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do.
 
-The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data`, `sg.training` and
-`sg.natural`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
+The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data` and
+`sg.experiments`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
 wait for it.
 """
 
@@ -15,35 +15,39 @@ if TYPE_CHECKING:
     from . import data as data
     from . import diagnosis as diagnosis
     from . import dynamics as dynamics
+    from . import experiments as experiments
     from . import init as init
     from . import lightning as lightning
-    from . import natural as natural
     from . import tasks as tasks
-    from . import training as training
     from .clip import Auto as Auto
     from .clip import ClipStats as ClipStats
     from .clip import NormClipper as NormClipper
     from .clip import Percentile as Percentile
+    from .clip import Spike as Spike
     from .clip import clip_grad_norm_ as clip_grad_norm_
     from .clip import grad_norm as grad_norm
     from .clip import nonfinite_parameters as nonfinite_parameters
     from .diagnosis import Watch as Watch
     from .diagnosis import watch as watch
     from .flow import GradientFlow as GradientFlow
-    from .regularizer import omega as omega
+    from .layers.convert import convert as convert
+    from .layers.convert import revert as revert
     from .layers.gru import GRU as GRU
     from .layers.learned_state import LearnedState as LearnedState
     from .layers.lstm import LSTM as LSTM
+    from .layers.recurrent import Recurrent as Recurrent
     from .layers.rnn import RNN as RNN
+    from .regularizer import omega as omega
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "data", "diagnosis", "dynamics", "init", "lightning", "natural", "tasks", "training")
+_ROOMS = ("analysis", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
 _HOME = {
     "Auto": "clip",
     "ClipStats": "clip",
     "NormClipper": "clip",
     "Percentile": "clip",
+    "Spike": "clip",
     "clip_grad_norm_": "clip",
     "grad_norm": "clip",
     "nonfinite_parameters": "clip",
@@ -55,6 +59,9 @@ _HOME = {
     "LSTM": "layers.lstm",
     "RNN": "layers.rnn",
     "LearnedState": "layers.learned_state",
+    "Recurrent": "layers.recurrent",
+    "convert": "layers.convert",
+    "revert": "layers.convert",
 }
 
 

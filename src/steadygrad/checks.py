@@ -1,7 +1,7 @@
 """What an argument must be, said in one sentence: its name, what is allowed, and what came.
 
-Every public function checks its arguments here, before it changes anything. Where torch raises TypeError or RuntimeError for the
-same mistake, what is raised here is that and a ValueError: code that catches either works.
+Every public function checks its arguments here, before it changes anything. Where torch raises TypeError or RuntimeError for
+the same mistake, what is raised here is that and a ValueError: code that catches either works.
 """
 
 from __future__ import annotations

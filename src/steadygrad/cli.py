@@ -1,13 +1,16 @@
 """The command line: `steadygrad COMMAND …`.
 
-Each subcommand is a module of `steadygrad.commands`. What a user can get wrong is told in one sentence on stderr, with
-exit code 2; set STEADYGRAD_TRACEBACK=1 to see where it was found.
+Each command is a module of `steadygrad.commands`, which is loaded when it is asked for: `steadygrad --help` needs no other
+package. What a user can get wrong is told in one sentence on stderr, with exit code 2; set STEADYGRAD_TRACEBACK=1 to see where
+it was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,14 +18,35 @@ from typing import Any, NoReturn
 
 from . import __version__
 
-COMMANDS = (
-    *("train", "resume", "evaluate", "sample", "sweep"),
-    *("reproduce", "report", "flow", "data", "doctor"),
-)
+COMMANDS = {
+    "train": "train a network on a task, on music, on text, or on a problem of your own",
+    "resume": "go on with a run",
+    "evaluate": "test a trained network: at some lengths, or on a part of its music or text",
+    "sample": "let a trained model write text, or a MIDI file",
+    "sweep": "run a grid of problems, lengths, algorithms and seeds",
+    "reproduce": "a figure or table of the paper: fig2 to fig7, tasks, table1, table2",
+    "report": "an HTML page of a sweep or run, or RESULTS.md",
+    "flow": "draw what the gradients of a run did",
+    "data": "list the data sets, or fetch them",
+    "doctor": "what is installed, which backend, which data",
+}
 """The modules of steadygrad.commands, in the order of the help."""
 
+SPELLED = {
+    "‖": "|",
+    "Ω": "Omega",
+    "ρ": "rho",
+    "–": "-",
+    "−": "-",
+    "·": "-",
+    "α": "alpha",
+    "β": "beta",
+    "λ": "lambda",
+    "×": "x",
+}
 MISUSED = 2
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
+CLOSED = 141
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,8 +59,12 @@ class Parser(argparse.ArgumentParser):
         self.exit(MISUSED, f"{self.prog}: {message}\n")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all subcommands."""
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands.
+
+    Args:
+        command: the only one whose options are needed; all of them if None.
+    """
     top = Parser(
         prog="steadygrad",
         description="Recurrent networks whose gradients neither explode nor vanish: train them, test them, look into them.",
@@ -44,8 +72,14 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"steadygrad {__version__}")
     subparsers = top.add_subparsers(metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        importlib.import_module(f"steadygrad.commands.{name}").add(subparsers)
+    for name, words in COMMANDS.items():
+        raw = argparse.RawDescriptionHelpFormatter
+        added = subparsers.add_parser(name, help=words, formatter_class=raw)
+        if command in (None, name):
+            module = importlib.import_module(f"steadygrad.commands.{name}")
+            added.description, added.epilog = module.DESCRIPTION, module.EXAMPLES
+            module.add(added)
+            added.set_defaults(run=module.run)
     return top
 
 
@@ -56,26 +90,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `steadygrad`; those of this process if None.
 
     Returns:
-        The exit code: 0, 2 where the input was wrong or the disk is full, 130 after Ctrl-C.
+        The exit code: 0; 2 where the input was wrong or the disk is full; 130 after Ctrl-C, 143 after SIGTERM, 141 where the
+        reader of the output has closed it.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _spell_out()
     try:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             from .checks import one_of
 
             one_of("command", words[0], COMMANDS)
-        args = parser().parse_args(words)
-        return args.run(args)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        args = parser(words[0] if words else "").parse_args(words)
+        code = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt as stopped:
+        return TERMINATED if type(stopped).__name__ == "Terminated" else INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return CLOSED
     except Exception as error:
         if os.environ.get("STEADYGRAD_TRACEBACK") or not _for_the_user(error):
             raise
         print(f"steadygrad: {_sentence(error)}", file=sys.stderr)
         return MISUSED
+
+
+def _spell_out() -> None:
+    """Where the terminal or pipe knows no Ω, letters it does not know are spelled out."""
+
+    def spelled(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(SPELLED.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+    codecs.register_error("steadygrad", spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="steadygrad")
 
 
 def _for_the_user(error: Exception) -> bool:

@@ -9,6 +9,10 @@ Ratios are about the way through time alone: with a loss at every step the norms
 The squared norms are kept as they came, [2, T, B]; everything else is worked out when it is asked for.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 import itertools
@@ -65,18 +69,21 @@ class CellFlow:
     @property
     def ratios(self) -> Tensor:
         """[T − 1]: entry k is the mean of ‖v_k‖ / ‖error_{k+1}‖ over active pairs; NaN where no pair is active."""
-        ratio, active = (self._later(each) for each in regularizer.ratios(*self.measured, self.options.convention))
+        ratio, active = (
+            self._later(each)
+            for each in regularizer.ratios(self.measured[0], self.measured[1], self.options.convention)
+        )
         return (ratio * active).sum(1) / active.sum(1)
 
     @property
     def omega(self) -> float:
         """Ω: 0 where the error keeps its norm, or where there is no error at all; NaN where an error is not finite."""
-        return regularizer.value(*self.measured, self.options.convention).item()
+        return regularizer.value(self.measured[0], self.measured[1], self.options.convention).item()
 
     @property
     def active(self) -> float:
         """The share of (step, sequence) pairs that Ω saw. Padded steps are no pairs."""
-        _, active = regularizer.ratios(*self.measured, self.options.convention)
+        _, active = regularizer.ratios(self.measured[0], self.measured[1], self.options.convention)
         return (active.sum() / self._running()[1:].sum().clamp(min=1)).item()
 
     @property
@@ -117,8 +124,9 @@ class CellFlow:
 class GradientFlow(Sequence[CellFlow]):
     """The flow of every layer and direction, in the order of the layer's parameters.
 
-    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active`, `.horizon` and `.growth` are all of them at once,
-    along a leading axis; with a single layer and direction that axis is dropped. Before the first backward pass it is empty.
+    `flow[0].norms` is one of them. `flow.norms`, `.ratios`, `.omega`, `.active`, `.horizon` and `.growth` are all of them at
+    once, along a leading axis; with a single layer and direction that axis is dropped. Before the first backward pass it is
+    empty.
 
     Example:
         >>> import torch, steadygrad as sg

@@ -6,15 +6,16 @@ State x_k before the nonlinearity, h_k = σ(x_k), error δ_k = ∂E/∂x_k:
     Ω_k = (‖v_k‖ / ‖δ_{k+1}‖ − 1)²
     ∂⁺Ω_k/∂W = c_k δ_{k+1} ⊗ u_k,    u_k = v_k ⊙ σ'(x_k),    c_k = 2 (‖v_k‖/‖δ_{k+1}‖ − 1) / (‖v_k‖ ‖δ_{k+1}‖)
 
-Ω is the mean over the active pairs: those with ‖δ_{k+1}‖ ≥ 1e-10 · max_j ‖δ_j‖, the largest error of that sequence, and v_k ≠ 0.
-The bound is relative, so Ω does not see the scale of the loss. A sequence of T steps has T − 1 pairs.
+Ω is the mean over the active pairs: those with ‖δ_{k+1}‖ ≥ 1e-10 · max_j ‖δ_j‖, the largest error of that sequence, and
+v_k ≠ 0. The bound is relative, so Ω does not see the scale of the loss. A sequence of T steps has T − 1 pairs.
 
 `convention="proceedings"` is the final edition's: the same state, but the ratio is of squared norms,
-Ω_k = (‖v_k‖²/‖δ_{k+1}‖² − 1)², c_k = 4 (‖v_k‖²/‖δ_{k+1}‖² − 1) / ‖δ_{k+1}‖². Near a ratio of 1 it is four times the paper's: the
-published values of α go with it.
+Ω_k = (‖v_k‖²/‖δ_{k+1}‖² − 1)², c_k = 4 (‖v_k‖²/‖δ_{k+1}‖² − 1) / ‖δ_{k+1}‖². Near a ratio of 1 it is four times the paper's:
+the published values of α go with it.
 
 `convention="program"` is what the authors' program computes: the state is h, its error e_k = ∂E/∂h_k, and the ratio is of
-squared norms; a pair is active where ‖e_{k+1}‖² ≥ 1e-20, an absolute number. With z = σ'(x_{k+1}) ⊙ e_{k+1}:   v_k = u_k = Wᵀ z,   Ω_k = (‖v_k‖²/‖e_{k+1}‖² − 1)²,
+squared norms; a pair is active where ‖e_{k+1}‖² ≥ 1e-20, an absolute number.
+With z = σ'(x_{k+1}) ⊙ e_{k+1}:   v_k = u_k = Wᵀ z,   Ω_k = (‖v_k‖²/‖e_{k+1}‖² − 1)²,
 ∂⁺Ω_k/∂W = c_k z ⊗ u_k,   c_k = 4 (‖v_k‖²/‖e_{k+1}‖² − 1) / ‖e_{k+1}‖².
 
 Leaky units h_{k+1} = λ h_k + (1 − λ) σ(a_{k+1}) have the state h in both conventions: z = (1 − λ) σ'(a_{k+1}) ⊙ e_{k+1} and

@@ -175,7 +175,6 @@ REFUSED = {
 
 MISTYPED = {
     "no tensor": (lambda: conditions(LISTED, "tanh"), "weight_hh must be a torch.Tensor, not list"),
-    "an LSTM": (lambda: jacobian_norms(nn.LSTM(3, 4), U), "rnn must be a torch.nn.RNN or a steadygrad.RNN, not LSTM"),
     "a linear layer": (
         lambda: fixed_points(nn.Linear(3, 4)),
         "rnn must be a torch.nn.RNN or a steadygrad.RNN, not Linear",

@@ -25,13 +25,18 @@ DONE, TOKEN_OUT_OF_RANGE = 0, 1
 PLAIN_TYPES = {"int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "double": ctypes.c_double}
 
 
-def problem_type(header: str) -> type[Any]:
-    """The structure that problem.hpp declares."""
-    (body,) = re.findall(r"struct Problem \{(.*?)\n\};", header, re.DOTALL)
+def fields_of(header: str, name: str) -> list[tuple[str, Any]]:
+    """The fields that a header's structure declares itself."""
+    (body,) = re.findall(rf"struct {name}(?: : \w+)? \{{(.*?)\n\}};", header, re.DOTALL)
     fields: list[tuple[str, Any]] = []
     for kind, names in re.findall(r"((?:const )?\w+\*?)\s+(\w[\w, ]*);", re.sub(r"//.*", "", body)):
         fields += [(name, ctypes.c_void_p if "*" in kind else PLAIN_TYPES[kind]) for name in names.split(", ")]
-    return type("Problem", (ctypes.Structure,), {"_fields_": fields})
+    return fields
+
+
+def problem_type(header: str) -> type[Any]:
+    """The structure that problem.hpp declares."""
+    return type("Problem", (ctypes.Structure,), {"_fields_": fields_of(header, "Problem")})
 
 
 def before_a_wall(array: Array) -> Array:

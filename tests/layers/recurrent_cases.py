@@ -20,6 +20,7 @@ import steadygrad as sg
 class Case:
     """One layer, its input and its loss."""
 
+    cell: str
     steps: int
     batch: int
     inputs: int
@@ -41,14 +42,13 @@ class Case:
     def __str__(self) -> str:
         marks = {"packed": self.packed, "tokens": self.tokens, "no-bias": not self.bias, "h0": self.h0}
         marks |= {"bi": self.bidirectional, "leaky": self.leak > 0, "clipped": self.clip_error is not None}
-        name = (
-            f"T{self.steps}-B{self.batch}-I{self.inputs}-H{self.hidden}-L{self.layers}-{self.nonlinearity}-{self.loss}"
-        )
-        name += f"-{self.omega}-a{self.alpha:g}"
+        name = f"{self.cell}-T{self.steps}-B{self.batch}-I{self.inputs}-H{self.hidden}-L{self.layers}"
+        name += f"-{self.nonlinearity}-{self.loss}-{self.omega}-a{self.alpha:g}"
         return "-".join([name, *(mark for mark, there in marks.items() if there)])
 
 
 CHOICES: dict[str, Sequence[Any]] = {
+    "cell": ("RNN",),
     "steps": (1, 2, 7, 50),
     "batch": (1, 3, 20),
     "inputs": (1, 5, 18),
@@ -66,6 +66,7 @@ CHOICES: dict[str, Sequence[Any]] = {
     "h0": (False, True),
     "loss": ("every", "last", "both"),
 }
+GATED: dict[str, Sequence[Any]] = {**CHOICES, "cell": ("GRU", "LSTM"), "nonlinearity": ("tanh",), "leak": (0.0,)}
 assert list(CHOICES) == [field.name for field in fields(Case)]
 
 
@@ -101,26 +102,25 @@ def covering(choices: Mapping[str, Sequence[Any]], strength: int, size: int, see
 
 
 CASES = [Case(*row) for row in covering(CHOICES, strength=3, size=150, seed=2013)]
+CASES += [Case(*row) for row in covering(GATED, strength=3, size=120, seed=2014)]
 # For float32, where an error that lies at the clipping threshold may be rounded to either side of it.
 SINGLE = [case for case in CASES if case.clip_error is None][::4]
 
 
-def build(case: Case, backend: str, dtype: torch.dtype) -> sg.RNN:
+def build(case: Case, backend: str, dtype: torch.dtype) -> sg.RNN | sg.GRU | sg.LSTM:
     """The layer, with weights that depend on the case alone."""
-    rnn = sg.RNN(
-        case.inputs,
-        case.hidden,
-        case.layers,
-        case.nonlinearity,
-        case.bias,
-        bidirectional=case.bidirectional,
-        alpha=case.alpha,
-        omega=case.omega,
-        leak=case.leak,
-        clip_error=case.clip_error,
-        backend=backend,
-        dtype=dtype,
-    )
+    options: dict[str, Any] = {
+        "bias": case.bias,
+        "bidirectional": case.bidirectional,
+        "alpha": case.alpha,
+        "omega": case.omega,
+        "clip_error": case.clip_error,
+        "backend": backend,
+        "dtype": dtype,
+    }
+    if case.cell == "RNN":
+        options |= {"nonlinearity": case.nonlinearity, "leak": case.leak}
+    rnn = {"RNN": sg.RNN, "GRU": sg.GRU, "LSTM": sg.LSTM}[case.cell](case.inputs, case.hidden, case.layers, **options)
     weights = torch.Generator().manual_seed(zlib.crc32(str(case).encode()))
     with torch.no_grad():
         for parameter in rnn.parameters():
@@ -144,7 +144,8 @@ def computed(case: Case, backend: str, dtype: torch.dtype = torch.float64, scale
         sequence = torch.randint(case.inputs, (case.steps, case.batch), generator=draw)
     else:
         sequence = normal(case.steps, case.batch, case.inputs).requires_grad_()
-    h0 = normal(cells, case.batch, case.hidden).requires_grad_() if case.h0 else None
+    parts = 2 if case.cell == "LSTM" else 1
+    first = [normal(cells, case.batch, case.hidden).requires_grad_() for _ in range(parts)] if case.h0 else []
     entries: tuple[int, ...] = (case.steps, case.batch)
     layer_input: Tensor | PackedSequence = sequence
     if case.packed:
@@ -152,9 +153,10 @@ def computed(case: Case, backend: str, dtype: torch.dtype = torch.float64, scale
         lengths[case.batch // 2] = case.steps
         layer_input = pack_padded_sequence(sequence, lengths, enforce_sorted=False)
         entries = (int(lengths.sum()),)
-    output, last = rnn(layer_input, h0)
+    output, last = rnn(layer_input, tuple(first) if len(first) > 1 else first[0] if first else None)
+    last = torch.cat(last, -1) if isinstance(last, tuple) else last
     output = output.data if isinstance(output, PackedSequence) else output
-    of_output, of_last = normal(*entries, width), normal(cells, case.batch, case.hidden)
+    of_output, of_last = normal(*entries, width), normal(cells, case.batch, parts * case.hidden)
     loss = torch.zeros((), dtype=dtype)
     if case.loss in ("every", "both"):
         loss = loss + (output * of_output).sum()
@@ -166,8 +168,8 @@ def computed(case: Case, backend: str, dtype: torch.dtype = torch.float64, scale
     found |= {name: parameter.grad for name, parameter in rnn.named_parameters() if parameter.grad is not None}
     found |= {
         name: leaf.grad
-        for name, leaf in {"input": sequence, "h0": h0}.items()
-        if leaf is not None and leaf.grad is not None
+        for name, leaf in {"input": sequence, **dict(zip(("h0", "c0"), first, strict=False))}.items()
+        if leaf.grad is not None
     }
     found |= {f"measured {cell.name}": cell.measured for cell in rnn.flow}
     return {name: value.detach().double() for name, value in found.items()}

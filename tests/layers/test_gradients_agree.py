@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
-from recurrent_cases import CASES, CHOICES, SINGLE, Case, computed, distance
+from recurrent_cases import CASES, CHOICES, GATED, SINGLE, Case, computed, distance
 from torch import Tensor
 
 from steadygrad.recurrence import native
@@ -38,20 +40,21 @@ def test_every_gradient_is_there_and_not_all_zero(fast_backend: str, case: Case)
     # Guards the comparison above: two backends that both return nothing would agree.
     found = computed(case, fast_backend)
     cells = case.layers * (1 + case.bidirectional)
-    wanted = cells * (4 if case.bias else 2) + (not case.tokens) + case.h0
+    wanted = cells * (4 if case.bias else 2) + (not case.tokens) + case.h0 * (2 if case.cell == "LSTM" else 1)
     gradients = {
         name: value for name, value in found.items() if name not in ("output", "last") and "measured" not in name
     }
     assert len(gradients) == wanted
     # Without an earlier state (one step from zeros) W_hh multiplies nothing, and units of a relu may all be off.
-    if case.steps > 1 and case.nonlinearity != "relu":
+    if case.steps > 1 and case.nonlinearity != "relu":  # (gated cells are tanh here)
         assert all(value.abs().max() > 0 for value in gradients.values())
 
 
-def test_every_three_options_meet_in_every_combination() -> None:
-    rows = [[getattr(case, name) for name in CHOICES] for case in CASES]
-    for names in itertools.combinations(range(len(CHOICES)), 3):
-        combinations = itertools.product(*(list(CHOICES.values())[i] for i in names))
+@pytest.mark.parametrize("choices", [CHOICES, GATED], ids=["plain", "gated"])
+def test_every_three_options_meet_in_every_combination(choices: dict[str, Sequence[Any]]) -> None:
+    rows = [[getattr(case, name) for name in choices] for case in CASES if case.cell in choices["cell"]]
+    for names in itertools.combinations(range(len(choices)), 3):
+        combinations = itertools.product(*(list(choices.values())[i] for i in names))
         assert set(combinations) <= {tuple(row[i] for i in names) for row in rows}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -59,8 +61,41 @@ def test_takes_device_and_dtype_from_the_layer_unless_told() -> None:
     assert sg.LearnedState(torch.nn.RNN(3, 5, num_layers=2)).h0.shape == (2, 5)
 
 
-def test_other_modules_and_empty_batches_are_refused() -> None:
+def test_other_modules_and_negative_batches_are_refused() -> None:
     with pytest.raises(TypeError, match="rnn must be a recurrent layer with a weight_hh_l0, not Linear"):
         sg.LearnedState(torch.nn.Linear(3, 5))
-    with pytest.raises(ValueError, match="batch must be a whole number of at least 1, not 0"):
-        sg.LearnedState(sg.RNN(3, 5))(0)
+    with pytest.raises(ValueError, match="batch must be a whole number of at least 0, not -1"):
+        sg.LearnedState(sg.RNN(3, 5))(-1)
+    cell = torch.nn.Module()
+    cell.weight_hh_l0 = torch.nn.Parameter(torch.zeros(15, 5))
+    with pytest.raises(TypeError, match=r"rnn must be a torch.nn.RNNBase, or have a square weight_hh_l0: .* is 15x5"):
+        sg.LearnedState(cell)
+
+
+@pytest.mark.parametrize("library", [torch.nn, sg], ids=["torch", "steadygrad"])
+@pytest.mark.parametrize("batch", [0, 4, None])
+def test_gated_layers_get_states_of_their_own_width(library: Any, batch: int | None) -> None:
+    x = torch.randn(6, 3) if batch is None else torch.randn(6, batch, 3)
+    gru, lstm = (kind(3, 5, num_layers=2, bidirectional=True) for kind in (library.GRU, library.LSTM))
+    state = sg.LearnedState(gru)
+    assert state.h0.shape == (4, 5)
+    gru(x, state(batch))[0].square().sum().backward()
+    both = sg.LearnedState(lstm)
+    assert dict(both.named_parameters()).keys() == {"h0", "c0"}
+    lstm(x, both(batch))[0].square().sum().backward()
+    if batch != 0:
+        assert all(parameter.grad.abs().max() > 0 for parameter in (*state.parameters(), *both.parameters()))
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN:UserWarning")
+def test_an_lstm_with_projections_has_states_of_two_widths() -> None:
+    lstm = torch.nn.LSTM(3, 6, proj_size=2)
+    state = sg.LearnedState(lstm)
+    assert (state.h0.shape, state.c0.shape) == ((1, 2), (1, 6))
+    lstm(torch.randn(4, 2, 3), state(2))
+
+
+def test_layers_are_counted_after_a_parametrization() -> None:
+    rnn = sg.RNN(3, 5, num_layers=2)
+    torch.nn.utils.parametrizations.orthogonal(rnn, "weight_hh_l0")
+    assert sg.LearnedState(rnn).h0.shape == (2, 5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad.training import RunConfig
+from steadygrad.experiments import Config
 
 
 def record(
@@ -34,7 +34,7 @@ def record(
         "id": f"{task}_{span}_{algorithm}_{preset}_seed{seed}",
         "grid": "tasks",
         "command": "steadygrad reproduce tasks --budget hours",
-        "task": task,
+        "problem": task,
         "length": list(length),
         "algorithm": algorithm,
         "preset": preset,
@@ -55,9 +55,9 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def run_folder(folder: Path, config: RunConfig | None = None, result: bool = True) -> Path:
+def run_folder(folder: Path, config: Config | None = None, result: bool = True) -> Path:
     """A run of five checks, whose lengths grow and whose error vanishes by a factor of 0.9 a step."""
-    config = config or RunConfig("temporal-order", "sgd-cr", (50, 200), threshold=1.0, alpha=2.0)
+    config = config or Config("temporal-order", "sgd-cr", (50, 200), threshold=1.0, alpha=2.0)
     rng = np.random.default_rng(0)
     flow, metrics = [], []
     for check in range(5):

@@ -75,7 +75,7 @@ def test_half_a_line_at_the_end_is_left_out_and_one_in_between_is_named(tmp_path
     path.write_text(whole + '{"updates": 5000, "st')
     assert len(flow.read(folder).updates) == 5
     path.write_text('{"updates": 5000, "st\n' + whole)
-    with pytest.raises(ValueError, match=r"flow\.jsonl, line 1, must be JSON, and is not$"):
+    with pytest.raises(ValueError, match=r"flow\.jsonl, line 1, must be a JSON object, and is not$"):
         flow.read(folder)
     path.write_text("")
     with pytest.raises(ValueError, match=r"flow\.jsonl must have a snapshot, and has none yet"):
@@ -108,11 +108,9 @@ def test_the_command_writes_four_pictures_and_says_where(tmp_path: Path, capsys:
 
 
 def test_made_up_runs_have_the_keys_of_real_ones(tmp_path: Path) -> None:
-    from steadygrad.training import RunConfig, run
+    from steadygrad.experiments import Config, run
 
-    config = RunConfig(
-        "temporal-order", "sgd", (10, 12), hidden=4, check_every=2, check_sequences=20, test_sequences=20
-    )
+    config = Config("temporal-order", "sgd", (10, 12), hidden=4, check_every=2, check_sequences=20, test_sequences=20)
     run(config, tmp_path / "real", progress="none", max_updates=2)
     run_folder(tmp_path / "made up")
     for name in ("flow.jsonl", "metrics.jsonl"):

@@ -16,7 +16,7 @@ def record(
 ) -> dict[str, Any]:
     result = {"solved": solved, "updates": 1000 * seed, "seconds": 1.0}
     beyond = {"400": 0.01 * seed, str(length[1]): error} if solved else {}
-    made = {"task": task, "length": list(length), "preset": "steady", "algorithm": algorithm, "result": result}
+    made = {"problem": task, "length": list(length), "preset": "steady", "algorithm": algorithm, "result": result}
     return {**made, "generalisation": beyond, "id": f"{task}_{length}_{algorithm}_{seed}"}
 
 
@@ -41,4 +41,7 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
     ]
     write_records(tmp_path / "longest.jsonl", longest)
     *_, last = readme.tasks(tmp_path).splitlines()
-    assert last == "| addition | 50–200 | 3/4 | 0/2 | 2,000 | 2.00 % | 500 |"
+    assert last == "| addition | 50–200 | 3/4 | 0/2 | 2,000 | 2.00 % |"
+    # another model than the one above it: its own table says on which lengths it was trained
+    *_, last = readme.longest(tmp_path).splitlines()
+    assert last == "| addition | 50–500 | 500 | 3/3 | 2,000 | 1.00 % |"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep import Grid
-from steadygrad.training import Result, RunConfig, files
 
 TINY = {
     "hidden": 4,
@@ -26,22 +26,23 @@ def tiny(**axes: Any) -> Grid:
 
 
 def pretend(
-    config: RunConfig, directory: Path, *, solved: bool = True, max_updates: int | None = None, **_: Any
+    config: Config, directory: Path, *, solved: bool = True, max_updates: int | None = None, **_: Any
 ) -> Result:
-    """In place of `training.run`: a verdict without the work. Notes every call in calls.txt beside the cells."""
+    """In place of `experiments.run`: a verdict without the work. Notes every call in calls.txt beside the cells."""
     directory.mkdir(exist_ok=True)
     with open(directory.parent / "calls.txt", "a", encoding="utf-8") as file:
         file.write(f"{directory.name}\n")
     updates = 100 if solved else (max_updates or config.max_updates)
     reason = "solved" if solved else "max_updates"
-    result = Result(solved, updates, 0.004 if solved else 0.75, 1.5, reason, {"wrong": 0.004}, updates, updates, 2.5)
+    error = 0.004 if solved else 0.75
+    result = Result(reason, updates, 1.5, updates, 2.5, updates, solved, error, {"wrong": 0.004})
     files.write(directory / files.CONFIG, config.to_json().encode())
     result.write(directory, config)
     return result
 
 
 def evaluated(directory: Path, length: int, **_: Any) -> dict[str, Any]:
-    """In place of `training.evaluate`: an error that tells its length."""
+    """In place of `experiments.evaluate`: an error that tells its length."""
     return {"length": [length, length], "error": length / 10_000, "errors": {"wrong": length / 10_000}}
 
 

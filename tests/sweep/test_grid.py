@@ -6,16 +6,16 @@ from collections import Counter
 
 import pytest
 
-from steadygrad.sweep import GRIDS, Grid, axes, get
-from steadygrad.sweep.budget import FIG7, TASKS
-from steadygrad.tasks import names
-from steadygrad.training import ConfigError, preset
+from steadygrad.commands import options as axes
+from steadygrad.experiments import ConfigError, preset
+from steadygrad.sweep import GRIDS, Grid, get
+from steadygrad.sweep.budget import FIG7, PAPERS_TASKS, TASKS
 
 
 def test_a_product_has_every_combination_once_and_all_of_the_first_seed_first() -> None:
     grid = Grid.product(
         "mine",
-        tasks=["temporal-order", "addition"],
+        problems=["temporal-order", "addition"],
         lengths=[(50, 50), (50, 200)],
         algorithms=["sgd", "sgd-cr"],
         presets=["paper", "steady"],
@@ -30,7 +30,7 @@ def test_a_product_has_every_combination_once_and_all_of_the_first_seed_first() 
 
 
 def test_without_lengths_and_inits_a_cell_is_the_preset_itself() -> None:
-    (cell,) = Grid.product("mine", tasks=["addition"], algorithms=["sgd-cr"], presets=["paper"]).cells
+    (cell,) = Grid.product("mine", problems=["addition"], algorithms=["sgd-cr"], presets=["paper"]).cells
     assert cell.id == "addition_50-200_sgd-cr_paper_seed1"
     assert cell.config == preset("addition", "sgd-cr", "paper", seed=1)
 
@@ -67,7 +67,7 @@ def test_all_faults_of_all_cells_come_at_once_and_each_once() -> None:
 
 def test_near_misses_are_named() -> None:
     with pytest.raises(ValueError, match="did you mean 'addition'"):
-        Grid.product("mine", tasks=["adition"])
+        Grid.product("mine", problems=["adition"])
     with pytest.raises(ValueError, match=r"algorithm must be one of .* \(did you mean 'sgd-cr'\?\)"):
         Grid.product("mine", algorithms=["sgdcr"])
     with pytest.raises(ValueError, match=r"preset must be one of .* \(did you mean 'steady'\?\)"):
@@ -117,8 +117,8 @@ def test_another_preset_of_fig7_is_that_preset_and_not_the_budgets_recipe() -> N
 def test_tasks_and_ablation_are_every_task_as_the_paper_trains_it() -> None:
     grid = get("tasks", "hours") + get("ablation", "hours")
     size = TASKS["hours"]
-    for task in names():
-        mine = [cell for cell in grid.cells if cell.config.task == task]
+    for task in PAPERS_TASKS:
+        mine = [cell for cell in grid.cells if cell.config.problem == task]
         expected = {(length, length) for length in size.lengths} if "memorization" in task else {(50, 200)}
         assert {cell.config.length for cell in mine} == expected
         seeds = Counter((cell.preset, cell.config.algorithm) for cell in mine)
@@ -133,7 +133,7 @@ def test_tasks_and_ablation_are_every_task_as_the_paper_trains_it() -> None:
 def test_the_longest_are_tested_at_their_length_and_at_twice_that() -> None:
     for cell in get("longest", "hours").cells:
         low, high = cell.config.length
-        memorizes = "memorization" in cell.config.task
+        memorizes = "memorization" in cell.config.problem
         assert (low, cell.test_lengths) == ((high, (high,)) if memorizes else (50, (high, 2 * high)))
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from pretended import pretend
 
+from steadygrad.experiments import Config, Result
 from steadygrad.sweep.cell import Work
-from steadygrad.sweep.estimate import Estimate, estimate
+from steadygrad.sweep.estimate import Estimate, estimate, measured_update
 from steadygrad.sweep.progress import Watch, duration
-from steadygrad.sweep.task_runs import TaskRuns
-from steadygrad.training import Result, RunConfig
 
 
-def unsolved(config: RunConfig, directory: Path, **options: Any) -> Result:
+def unsolved(config: Config, directory: Path, **options: Any) -> Result:
     return pretend(config, directory, **{**options, "solved": False})
 
 
@@ -95,10 +94,10 @@ def test_an_estimate_counts_only_what_is_left_and_no_less_than_the_longest_cell(
 
 def test_a_measured_update_holds_its_share_of_a_test(grid: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (cell,) = grid(algorithms=["sgd-cr"], hidden=5, check_sequences=40, check_every=8).cells
-    assert TaskRuns().measured(cell.config, 2) > 0
+    assert measured_update(cell.config, 2) > 0
     clock = iter([0.0, 10.0, 20.0, 24.0])  # five updates in ten seconds, then a test in four
-    monkeypatch.setattr("steadygrad.sweep.task_runs.time.perf_counter", lambda: next(clock))
-    assert TaskRuns().measured(cell.config, 5) == pytest.approx(10 / 5 + 4 / 8)
+    monkeypatch.setattr("steadygrad.sweep.estimate.time.perf_counter", lambda: next(clock))
+    assert measured_update(cell.config, 5) == pytest.approx(10 / 5 + 4 / 8)
 
 
 def test_durations_are_said_in_words_that_fit() -> None:

@@ -10,8 +10,8 @@ import pytest
 from pretended import pretend
 
 from steadygrad import sweep
+from steadygrad.experiments import Config, Result, preset
 from steadygrad.sweep import provenance
-from steadygrad.training import Result, RunConfig, preset
 
 
 class Here:
@@ -21,7 +21,7 @@ class Here:
         return [function(cell) for cell in cells]
 
 
-def fails_with_sgd(config: RunConfig, directory: Path, **options: Any) -> Result:
+def fails_with_sgd(config: Config, directory: Path, **options: Any) -> Result:
     if config.algorithm == "sgd":
         raise OSError(28, "no space left")
     return pretend(config, directory, **options)
@@ -39,9 +39,9 @@ def swept(tmp_path: Path, grid: Any, fake: Any) -> Path:
 
 def test_a_record_has_all_that_is_needed_to_run_it_again(swept: Path) -> None:
     record = next(record for record in sweep.collect(swept) if record["algorithm"] == "sgd-cr" and record["seed"] == 9)
-    said = {key: record[key] for key in ("task", "algorithm", "seed")} | {"length": tuple(record["length"])}
+    said = {key: record[key] for key in ("problem", "algorithm", "seed")} | {"length": tuple(record["length"])}
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in record["config"].items()}
-    again = RunConfig(**said, **settings)
+    again = Config(**said, **settings)
     few = {"max_updates": 3, "check_every": 3, "check_sequences": 20, "test_sequences": 20, "after_success": "stop"}
     assert again == preset("temporal-order", "sgd-cr", "steady", length=(10, 10), seed=9, hidden=4, **few)
     assert record["result"]["solved"] is True
@@ -80,7 +80,7 @@ def test_a_newer_record_takes_the_place_of_the_older_one_and_the_others_stay(swe
 def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     for line in ("{", "[]", '{"id": "a"}'):
-        path.write_text(json.dumps({"id": "a", "task": "addition", "result": None}) + "\n" + line + "\n")
+        path.write_text(json.dumps({"id": "a", "problem": "addition", "result": None}) + "\n" + line + "\n")
         with pytest.raises(ValueError, match=r"bad\.jsonl, line 2, must be a record of a sweep"):
             sweep.read_records(path)
 

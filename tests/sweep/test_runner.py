@@ -18,9 +18,9 @@ import pytest
 from pretended import contents, pretend
 
 from steadygrad import sweep
+from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep import Local
 from steadygrad.sweep.cell import DEATHS, Work
-from steadygrad.training import Result, RunConfig, files
 
 QUIET = {"progress": "none"}
 
@@ -68,7 +68,7 @@ def test_a_cell_that_was_not_tested_everywhere_is_tested_and_not_trained_again(
     assert {length: each["error"] for length, each in tested.items()} == {"20": 0.002, "40": 0.004}
 
 
-def fails_with_sgd(config: RunConfig, directory: Path, **options: Any) -> Result:
+def fails_with_sgd(config: Config, directory: Path, **options: Any) -> Result:
     if config.algorithm == "sgd":
         raise ZeroDivisionError("no luck\ntoday")
     return pretend(config, directory, **options)
@@ -92,7 +92,7 @@ def test_a_failing_cell_is_recorded_with_its_reason_and_the_rest_goes_on(
     assert calls() == [fine.id, failed.id]
 
 
-def deadly_at_first(config: RunConfig, directory: Path, **options: Any) -> Result:
+def deadly_at_first(config: Config, directory: Path, **options: Any) -> Result:
     assert os.environ["OMP_NUM_THREADS"] == "1"
     if config.algorithm == "sgd-cr" and not (directory.parent / "died").exists():
         (directory.parent / "died").touch()
@@ -120,7 +120,7 @@ def test_a_cell_is_given_up_after_three_starts_without_an_end(tmp_path: Path, gr
     (out / "sweep.json").write_text("{}")
     starts = out / cell.id / "starts.json"
 
-    def dies(config: RunConfig, directory: Path, **options: Any) -> Result:
+    def dies(config: Config, directory: Path, **options: Any) -> Result:
         # What is left of a process that was killed is what it had written before.
         left_behind.append(starts.read_bytes())
         return pretend(config, directory, **options)
@@ -207,6 +207,49 @@ def test_ctrl_c_lets_a_cell_write_a_checkpoint_and_the_next_sweep_goes_on_from_i
     assert max(int(path.stem) for path in folder.iterdir()) > 0
     assert not list(out.glob("*/starts.json"))
     assert not list(out.glob("*/failed.json"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_to_the_sweep_alone_reaches_its_workers_at_once_and_leaves_nothing_behind(
+    number: int, code: int, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = "sweep --problem temporal-order --length 10 --algorithm sgd --optimizer sgd --max-updates 1000000000 --success 0"
+    words += f" --after-success stop --seeds 1,2 --workers 1 --plain --out {out}"
+    # A process that a shell began in the background ignores Ctrl-C: here it shall be heard.
+    main = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from steadygrad.cli import main; "
+    line = [sys.executable, "-c", f"{main} sys.exit(main(sys.argv[1:]))", *words.split()]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: any(len(path.read_text().splitlines()) > 2 for path in out.glob("*/metrics.jsonl")), 240.0)
+        (worker,) = [contents(path)["process"] for path in out.glob("*/starts.json")]
+        process.send_signal(number)
+        # well below the 20 s of grace that a worker which does not hear it would be given
+        begun = time.monotonic()
+        _, said = process.communicate(timeout=120)
+        assert time.monotonic() - begun < 15.0
+    assert process.returncode == code
+    first, *_, last = said.splitlines()
+    assert first == "stopping: 1 running cells write a checkpoint (at most 20 s)"
+    assert last == "stopped: 0 of 2 cells are finished; the same command goes on with the rest"
+    assert "semaphore" not in said
+    assert "Traceback" not in said
+    wait_until(lambda: not alive(worker), 10.0)
+    assert not list(out.glob("*/starts.json"))
+    assert any(int(path.stem) > 0 for path in out.glob("*/checkpoints/*"))
+
+
+def test_two_sweeps_begun_in_one_folder_at_the_same_moment_know_of_all_cells(tmp_path: Path, grid: Any) -> None:
+    from steadygrad.sweep import runner
+
+    out = tmp_path / "out"
+    grids = [grid(seeds=[seed]) for seed in range(1, 9)]
+    threads = [threading.Thread(target=runner._prepare, args=(each, out, "")) for each in grids]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(contents(out / "sweep.json")["cells"]) == {cell.id for each in grids for cell in each.cells}
 
 
 def test_a_run_that_gave_up_goes_on_if_the_limit_is_higher_now(tmp_path: Path, grid: Any) -> None:

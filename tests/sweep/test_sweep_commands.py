@@ -12,8 +12,7 @@ import pytest
 
 from steadygrad import cli, data, sweep
 from steadygrad.commands import sweep as command
-from steadygrad.natural import NaturalConfig, NaturalResult
-from steadygrad.training import files
+from steadygrad.experiments import Config, Result, files
 
 TINY = "--hidden 4 --max-updates 2 --check-every 2 --check-sequences 20 --test-sequences 20 --after-success stop"
 Say = Callable[[str], tuple[int, str, str]]
@@ -51,7 +50,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_grid_of_ones_own_is_run_recorded_and_not_run_twice(say: Say, tmp_path: Path) -> None:
-    grid = "--task temporal-order --length 10,10:12 --algorithm sgd,sgd-cr --test-length 13 --seeds 1"
+    grid = "--problem temporal-order --length 10,10:12 --algorithm sgd,sgd-cr --test-length 13 --seeds 1"
     line = f"sweep {grid} {TINY} --out out --records results --plain"
     code, out, progress = say(line)
     assert code == 0
@@ -93,15 +92,23 @@ def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
     records = sweep.read_records(tmp_path / "results" / "tasks.jsonl")
     # Five tasks with one model and two with four; paper, steady and two ablations.
     assert len(records) == (5 + 2 * 4) * 4
-    tested = {record["task"]: tuple(record["generalisation"]) for record in records}
+    tested = {record["problem"]: tuple(record["generalisation"]) for record in records}
     assert (tested["addition"], tested["memorization-5bit"]) == (("250", "300", "400"), ())
     assert (tmp_path / "tasks" / "index.html").exists()
 
 
-def pretend_natural(config: NaturalConfig, directory: Path, *, epochs: int, **_: Any) -> NaturalResult:
-    """In place of `natural.run`: figures in the paper's order, without the work."""
+def pretend_natural(config: Config, directory: Path, *, epochs: int, **_: Any) -> Result:
+    """In place of `experiments.run`: figures in the paper's order, without the work."""
     figure = {"sgd": 4.0, "sgd-c": 3.6, "sgd-cr": 3.5}[config.algorithm]
-    result = NaturalResult(figure - 0.2, figure, figure, 1, epochs, 10, 60.0, "epochs", 1000.0)
+    result = Result(
+        *("epochs", 10, 60.0, 10, 60.0),
+        train=figure - 0.2,
+        valid=figure,
+        test=figure,
+        best_epoch=1,
+        epochs=epochs,
+        tokens_per_second=1000.0,
+    )
     files.write(directory / files.CONFIG, config.to_json().encode())
     result.write(directory, config)
     return result
@@ -190,12 +197,12 @@ def test_ctrl_c_says_how_far_it_got_and_exits_with_130(say: Say, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("sweep", "a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --task"),
+        ("sweep", "a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --problem"),
         ("sweep smok --out a", "grid must be one of .*did you mean 'smoke'"),
         ("sweep smoke", "--out DIR must be given"),
-        ("sweep smoke --task addition --out a", "--task must be left out with the named grid smoke"),
+        ("sweep smoke --task addition --out a", "--problem must be left out with the named grid smoke"),
         ("sweep smoke --budget years --out a", "budget of smoke must be one of 'minutes', not 'years'"),
-        ("sweep --task adition --out a", "task must be one of .*did you mean 'addition'"),
+        ("sweep --task adition --out a", "problem must be one of .*did you mean 'addition'"),
         ("sweep --algorithm sgd-x --out a", "algorithm must be one of"),
         ("sweep --preset papr --out a", "preset must be one of .*did you mean 'paper'"),
         ("sweep --length 200:50 --out a", "length must be LOW:HIGH with LOW below HIGH, such as 50:200, not '200:50'"),

@@ -15,10 +15,11 @@ NAMES = (
     "memorization-5bit",
     "memorization-20bit",
 )
+"""The paper's; recall is one more."""
 
 
 def test_all_tasks_of_the_paper_are_known_by_name() -> None:
-    assert tasks.names() == NAMES
+    assert tasks.names() == (*NAMES, "recall")
     for name in NAMES:
         assert tasks.get(name).name == name
 
@@ -38,6 +39,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_match() -> None:
         ("random-permutation", "predict", "last", "all"),
         ("memorization-5bit", "counted", "pattern", "all"),
         ("memorization-20bit", "counted", "pattern", "all"),
+        ("recall", "distractors", "other", "same"),
     ],
 )
 def test_an_option_is_passed_on_and_its_bad_values_and_bad_names_refused(

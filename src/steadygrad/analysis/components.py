@@ -2,13 +2,18 @@
 
     ∂E_t/∂θ = Σ_{1≤k≤t}  ∂E_t/∂x_t · ∂x_t/∂x_k · ∂⁺x_k/∂θ                        (Pascanu et al. 2013, eq. 4)
 
-With e_k = ∂E_t/∂h_k [B, H], carried back from e_t, and leak = 0 for plain units:
+With e_k = ∂E_t/∂s_k [B, n] (s the state: layer.py), carried back from e_t:
+
+    temporal component k:   e_k · ∂⁺s_k/∂θ, summed over B          e_{k-1} = e_k · ∂s_k/∂s_{k-1}
+
+For the plain layer (leak = 0) and the leaky one that is
 
     δ_k     = (1 − leak) σ'(a_k) ⊙ e_k                  = ∂E_t/∂x_t · ∂x_t/∂x_k for plain units
     e_{k-1} = leak · e_k + δ_k W_rec
     temporal component k:   W_rec: δ_k^T h_{k-1} [H, H]     W_in: δ_k^T u_k [H, D]     b: δ_k summed over B [H]
 
-δ_k is kept at size 1 beside a logarithm, so that components of any size can be compared.
+For GRU and LSTM see gated.py; of any other cell autograd takes both through one step. e_k is kept at size 1 beside a
+logarithm, so that components of any size can be compared.
 """
 
 from __future__ import annotations
@@ -16,15 +21,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..checks import one_of, whole
-from .trajectory import Trajectory, run
+from . import drawing
+from .layer import Layer
+from .own_cell import OwnCellLayer
+from .trajectory import run
 
-PARAMETERS = ("weight_hh", "weight_ih", "bias")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Share(NamedTuple):
@@ -36,12 +45,15 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class TemporalComponents:
-    """What `temporal_components` found. The keys are "weight_hh" (W_rec), "weight_ih" (W_in) and "bias" (b).
+    """What `temporal_components` found.
+
+    The keys are "weight_hh" (W_rec), "weight_ih" (W_in) and "bias" (b) for a plain layer; "weight_hh", "weight_ih",
+    "bias_ih" and "bias_hh" for GRU and LSTM; the names of its parameters for a cell of your own.
 
     Attributes:
         t: the step whose error E_t is meant, counted from 1.
         log_norms: key → log of the Frobenius norm of each component, [t]; entry k − 1 belongs to step k.
-        sum: key → the sum of all components, ∂E_t/∂θ; "bias" is the gradient of bias_ih and of bias_hh alike.
+        sum: key → the sum of all components, ∂E_t/∂θ; a plain layer's "bias" is the gradient of bias_ih and of bias_hh alike.
     """
 
     t: int
@@ -58,16 +70,20 @@ class TemporalComponents:
 
         Args:
             long_term: the shortest lag that counts as long.
-            parameter: "weight_hh", "weight_ih" or "bias".
+            parameter: one of the keys.
         """
         whole("long_term", long_term)
-        logs = self.log_norms[one_of("parameter", parameter, PARAMETERS)]
+        logs = self.log_norms[one_of("parameter", parameter, self.log_norms)]
         if logs.max() == -math.inf:
             return Share(0.0, 0.0)
         parts = (logs - logs.max()).exp()
         far = parts[: max(self.t - long_term, 0)].sum().item()
         near = parts[max(self.t - long_term, 0) :].sum().item()
         return Share(near / (near + far), far / (near + far))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws each component's norm by step, as a power of ten; returns the Axes (a new one if `ax` is None)."""
+        return drawing.temporal_components(self, ax)
 
 
 @torch.no_grad()
@@ -76,19 +92,22 @@ def temporal_components(
     inputs: Tensor,
     loss: Callable[[Tensor], Tensor],
     t: int | None = None,
-    h0: Tensor | None = None,
+    h0: Any = None,
     *,
     layer: int | None = None,
 ) -> TemporalComponents:
-    """The size of every step's contribution to the gradient of one step's error, for W_rec, W_in and b.
+    """The size of every step's contribution to the gradient of one step's error, for every parameter of the layer.
 
     Args:
-        rnn: a torch.nn.RNN or steadygrad.RNN of any number of layers, in one direction.
-        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T].
+        rnn: an RNN, GRU or LSTM of torch or steadygrad, of any number of layers, in one direction; torch's RNNCell, GRUCell or
+            LSTMCell; or a steadygrad.Recurrent around any cell.
+        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T]. For a cell of your own: [T, B, …].
         loss: E_t as a function of h_t [B, H] (in the model's dtype, B = 1 for unbatched inputs), returning a scalar.
-            Its own parameters receive no gradient.
+            Its own parameters receive no gradient. h_t is what the layer puts out: of an LSTM h without c, of a cell of
+            your own the first part of its state.
         t: the step, 1 … T; None: the last.
-        h0: [num_layers, B, H] or [num_layers, H]; None: zeros.
+        h0: [num_layers, B, H] or [num_layers, H], for a cell [B, H] or [H]; an LSTM takes a pair of them (h0, c0), a cell of
+            your own its state; None: zeros.
         layer: whose h_t and whose parameters; None: the last layer. Only the way through this layer's own recurrence
             counts, not one through layers above it.
 
@@ -108,30 +127,25 @@ def temporal_components(
     t = trajectory.steps if t is None else whole("t", t)
     if t > trajectory.steps:
         raise ValueError(f"t must be a step from 1 to {trajectory.steps}, not {t}")
-    W, leak, slopes = trajectory.layer.weight_hh, trajectory.layer.leak, trajectory.slopes()
-    e, log_scale = _rescaled(_error(loss, trajectory.h[t], cast(Tensor, rnn.weight_hh_l0)), 0.0)
-    logs = {name: torch.full((t,), -math.inf, dtype=torch.float64) for name in PARAMETERS}
-    sums = _ScaledSums(trajectory)
+    current = trajectory.layer
+    e, log_scale = _rescaled(_error(loss, current, trajectory.s[t], next(rnn.parameters(), inputs)), 0.0)
+    parameters = current.parameters()
+    logs = {name: torch.full((t,), -math.inf, dtype=torch.float64) for name in parameters}
+    sums = _ScaledSums(parameters)
     for k in range(t, 0, -1):
-        delta = (1 - leak) * slopes[k - 1] * e
-        components = {
-            "weight_hh": delta.T @ trajectory.h[k - 1],
-            "weight_ih": delta.T @ trajectory.u[k - 1],
-            "bias": delta.sum(0),
-        }
+        components, e = current.pull_back(e, trajectory.s[k - 1], trajectory.drives[k - 1], trajectory.u[k - 1])
         for name, component in components.items():
             logs[name][k - 1] = _log_frobenius(component) + log_scale
         sums.add(components, log_scale)
-        e, log_scale = _rescaled(leak * e + delta @ W, log_scale)
+        e, log_scale = _rescaled(e, log_scale)
     return TemporalComponents(t=t, log_norms=logs, sum=sums.values())
 
 
 class _ScaledSums:
     """Σ_k of the components, with the scale e^log_scale of the largest so far kept apart."""
 
-    def __init__(self, trajectory: Trajectory) -> None:
-        layer = trajectory.layer
-        self.sums = {name: torch.zeros_like(getattr(layer, name)) for name in PARAMETERS}
+    def __init__(self, parameters: dict[str, Tensor]) -> None:
+        self.sums = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
         self.log_scale = -math.inf
 
     def add(self, components: dict[str, Tensor], log_scale: float) -> None:
@@ -148,17 +162,20 @@ class _ScaledSums:
         return {name: torch.where(value == 0, value, value * factor) for name, value in self.sums.items()}
 
 
-def _error(loss: Callable[[Tensor], Tensor], h_t: Tensor, weight: Tensor) -> Tensor:
-    """∂E_t/∂h_t [B, H], by autograd through `loss` alone."""
+def _error(loss: Callable[[Tensor], Tensor], layer: Layer, s_t: Tensor, like: Tensor) -> Tensor:
+    """∂E_t/∂s_t [B, n], by autograd through `loss` alone, which is given h_t on the device and in the dtype of `like`."""
     with torch.inference_mode(False), torch.enable_grad():
-        h = h_t.clone().requires_grad_()
-        value = loss(h.to(weight.device, weight.dtype))
+        s = s_t.clone().requires_grad_()
+        h = s[:, : layer.hidden]
+        if isinstance(layer, OwnCellLayer):
+            h = h.reshape(-1, *layer.shapes[0])
+        value = loss(h.to(like.device, like.dtype))
         if not isinstance(value, Tensor) or value.numel() != 1:
             came = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(f"loss must return a tensor with one element, not {came}")
         gradient = None
         if value.requires_grad:
-            (gradient,) = torch.autograd.grad(value.reshape(()), h, allow_unused=True)
+            (gradient,) = torch.autograd.grad(value.reshape(()), s, allow_unused=True)
     if gradient is None:
         raise ValueError("loss must depend on the state h_t it is given, but its value does not")
     if not gradient.isfinite().all():

@@ -22,13 +22,18 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..checks import number, whole
 from ..eigen import eigenpairs
-from .trajectory import finite, square_weight
+from . import drawing
+from .reading import finite, square_weight
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Eigenvalues closer than this many times their own rounding errors are one eigenvalue.
 _MARGIN = 10
@@ -62,6 +67,10 @@ class LinearGrowth:
     directions: Tensor
     gap: float
     _leading: tuple[tuple[Tensor, Tensor, Tensor], ...]
+
+    def plot(self, ax: Axes | None = None, *, lags: int = 50) -> Axes:
+        """Draws `predict` for the lags 0 … `lags`; returns the Axes (a new one if `ax` is None)."""
+        return drawing.linear_growth(self, ax, whole("lags", lags))
 
     def log_predict(self, lag: int) -> float:
         """log of `predict`, for lags where the norm itself leaves the range of floating point."""

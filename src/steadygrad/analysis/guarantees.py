@@ -13,19 +13,29 @@ Three theorems follow, and one does not:
 4. The paper states 1 and 2 with the largest *eigenvalue* of W_rec. Its proof bounds the norm ‖W_rec^T‖, the largest
    *singular* value. For normal W_rec (symmetric, orthogonal) both are the same; for any other, ρ < 1/γ does not
    suffice in the non-linear case. `counterexample` is a network with ρ = 0 whose gradients explode.
+
+Gated cells follow other rules: gated_guarantees.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor, nn
 
-from ..checks import number, whole
+from ..checks import number
 from ..eigen import spectral_radius
+from . import drawing
+from .gated import GatedLayer
+from .gated_guarantees import GatedConditions, gated_conditions
+from .plain import PlainLayer
+from .reading import read_layer, square_weight, understand
 from .sigma import largest_slope
-from .trajectory import square_weight
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -64,19 +74,41 @@ class Conditions:
         """The conclusion in words, with the theorem it rests on."""
         return _linear_verdict(self) if self.nonlinearity == "identity" else _nonlinear_verdict(self)
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws ρ, σ_max and the threshold 1/γ; returns the Axes (a new one if `ax` is None)."""
+        return drawing.conditions(self, ax)
 
-def conditions(weight_hh: Tensor, nonlinearity: str, leak: float = 0.0) -> Conditions:
-    """Which of the paper's conditions for vanishing and exploding gradients a recurrent weight matrix meets.
 
-    ρ and σ_max stand side by side because they support different theorems: see the top of this file.
+@overload
+def conditions(weight_hh: Tensor, nonlinearity: str, leak: float = 0.0) -> Conditions: ...
+@overload
+def conditions(
+    weight_hh: nn.Module, *, layer: int | None = None, input_bound: float | None = None
+) -> Conditions | GatedConditions: ...
+def conditions(
+    weight_hh: Tensor | nn.Module,
+    nonlinearity: str | None = None,
+    leak: float | None = None,
+    *,
+    layer: int | None = None,
+    input_bound: float | None = None,
+) -> Conditions | GatedConditions:
+    """Which conditions for vanishing and exploding gradients the weights of a layer meet.
+
+    For plain units these are the paper's; ρ and σ_max stand side by side because they support different theorems: see the
+    top of this file. What can and can't be said of a GRU or LSTM: gated_guarantees.py.
 
     Args:
-        weight_hh: W_rec [H, H].
-        nonlinearity: "tanh", "relu", "sigmoid" or "identity".
-        leak: of leaky units h_{k+1} = leak·h_k + (1 − leak)·σ(a_{k+1}); 0 for plain ones.
+        weight_hh: W_rec [H, H] of plain units; or a whole layer or cell: RNN, GRU, LSTM, RNNCell, GRUCell, LSTMCell, or a
+            steadygrad.Recurrent around one of these cells.
+        nonlinearity: "tanh", "relu", "sigmoid" or "identity"; with W_rec only, a layer says its own.
+        leak: of leaky units h_{k+1} = leak·h_k + (1 − leak)·σ(a_{k+1}); 0 for plain ones; with W_rec only.
+        layer: which layer of a module; None: the last.
+        input_bound: U of a GRU or LSTM: every entry of its input lies in [−U, U]; None: any input. What a layer above the
+            first gets lies in [−1, 1] anyway.
 
     Returns:
-        A `Conditions`.
+        A `Conditions`; for a GRU or LSTM a `GatedConditions`. Both have a `verdict` in words.
 
     Example:
         >>> found = conditions(torch.tensor([[0.5, 2.0], [0.0, 0.5]]), "tanh")
@@ -84,9 +116,46 @@ def conditions(weight_hh: Tensor, nonlinearity: str, leak: float = 0.0) -> Condi
         (0.5, 2.118, False)
         >>> conditions(torch.eye(3) * 3.9, "sigmoid").vanishing_guaranteed
         True
+        >>> _ = torch.manual_seed(0)
+        >>> found = conditions(nn.GRU(3, 8))
+        >>> found.vanishing_guaranteed, found.verdict.split(":")[0]
+        (False, 'Explosion is not ruled out for any input')
 
     Reference: Pascanu, Mikolov & Bengio 2013, section 2.1, eq. 6 and 7, and the supplement.
     """
+    if isinstance(weight_hh, nn.Module):
+        if nonlinearity is not None or leak is not None:
+            raise ValueError("nonlinearity and leak must be left out for a layer, which says its own")
+        return _of_module(weight_hh, layer, input_bound)
+    if isinstance(weight_hh, Tensor) and (layer is not None or input_bound is not None):
+        raise ValueError("layer and input_bound must be left out for a weight matrix; they belong to a whole layer")
+    if nonlinearity is None:
+        raise ValueError("nonlinearity must be given with a weight matrix: 'tanh', 'relu', 'sigmoid' or 'identity'")
+    return _of_weight(weight_hh, nonlinearity, 0.0 if leak is None else leak)
+
+
+def _of_module(rnn: nn.Module, layer: int | None, input_bound: float | None) -> Conditions | GatedConditions:
+    source = understand(rnn)
+    if source.kind == "own":
+        raise TypeError(
+            f"conditions must be given an RNN, GRU or LSTM or one of their cells; of {type(source.module).__name__} its "
+            "weights alone say nothing: use jacobian_norms or lyapunov_spectrum"
+        )
+    chosen = source.pick(layer)
+    current = read_layer(source, chosen)
+    if isinstance(current, GatedLayer):
+        bound = None if input_bound is None else number("input_bound", input_bound, low=0.0)
+        if chosen > 0:
+            bound = 1.0 if bound is None else min(bound, 1.0)
+        return gated_conditions(current, bound)
+    if input_bound is not None:
+        raise ValueError("input_bound must be left out for plain units, whose conditions hold for every input")
+    assert isinstance(current, PlainLayer)
+    weight = getattr(source.module, f"weight_hh{source.suffix(chosen)}")
+    return _of_weight(weight, current.nonlinearity, current.leak)
+
+
+def _of_weight(weight_hh: Tensor, nonlinearity: str, leak: float) -> Conditions:
     W = square_weight(weight_hh)
     gamma = largest_slope(nonlinearity)
     leak = number("leak", leak, low=0.0, high=1.0, open_high=True)
@@ -109,41 +178,6 @@ def conditions(weight_hh: Tensor, nonlinearity: str, leak: float = 0.0) -> Condi
         nonlinearity=nonlinearity,
         leak=leak,
     )
-
-
-def counterexample(steps: int = 200) -> tuple[nn.RNN, Tensor]:
-    """A tanh network with ρ(W_rec) = 0 whose gradients explode: the eigenvalue is not enough.
-
-        W_rec = 3 · [[1, 1], [−1, −1]],   W_in u = (−1.5, 3) at every step,   W_rec² = 0
-
-    Its only eigenvalue is 0, so by the paper's wording (λ_1 < 1/γ = 1) every long-term component should vanish. But
-    σ_max = 6, and the slopes do not commute with W_rec: with the second unit saturated, diag(σ') ≈ diag(1, 0), and
-    W_rec diag(1, 0) = [[3, 0], [−3, 0]] multiplies its own image by 3 at every step. The constant input leads the
-    state through such places again and again: the network is chaotic, and ‖∂x_t/∂x_k‖ grows by about e^0.5 per step
-    along almost every trajectory. Nothing is balanced on an edge: small changes of weights, input and start leave
-    this as it is.
-
-    Args:
-        steps: length T of the input.
-
-    Returns:
-        The network, a torch.nn.RNN(1, 2) in float64, and its input of ones [T, 1, 1].
-
-    Example:
-        >>> rnn, inputs = counterexample(steps=50)
-        >>> found = conditions(rnn.weight_hh_l0, "tanh")
-        >>> found.rho < 1e-6, found.vanishing_guaranteed
-        (True, False)
-
-    Reference: Pascanu et al. 2013, section 2.1, eq. 6; two-unit chaos of this kind: Wang 1991, "Period-doublings to
-    chaos in a simple neural network".
-    """
-    whole("steps", steps)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        rnn = nn.RNN(1, 2, nonlinearity="tanh", bias=False, dtype=torch.float64)
-        rnn.get_parameter("weight_hh_l0").copy_(torch.tensor([[3.0, 3.0], [-3.0, -3.0]]))
-        rnn.get_parameter("weight_ih_l0").copy_(torch.tensor([[-1.5], [3.0]]))
-    return rnn, torch.ones(steps, 1, 1, dtype=torch.float64)
 
 
 def _linear_verdict(found: Conditions) -> str:

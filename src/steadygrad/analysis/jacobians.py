@@ -1,26 +1,36 @@
-"""How fast the error is transported through time: singular values of ∂x_t/∂x_k against the lag t − k.
+"""How fast the error is transported through time: singular values of ∂s_t/∂s_k against the lag t − k.
 
-    P_l = ∂x_t/∂x_{t-l} = J_t J_{t-1} ⋯ J_{t-l+1}                                (Pascanu et al. 2013, eq. 5)
-    J_i = W_rec diag(σ'(x_{i-1}))                         state "x", the paper's, before the nonlinearity
-    J_i = leak·I + (1 − leak) diag(σ'(a_i)) W_rec         state "h", after it
-    log‖P_l‖ ≤ l · log(leak + (1 − leak) γ σ_max(W_rec))                                            (eq. 6)
+P_l = ∂s_t/∂s_{t-l} = J_t J_{t-1} ⋯ J_{t-l+1}                                (Pascanu et al. 2013, eq. 5)
 
-P_{l+1}^T = J^T P_l^T and P_{l+1}^{-1} = J^{-1} P_l^{-1} both grow from the left, so one kind of product serves for the
-largest singular value (of P_l^T) and for the smallest (one over the largest of P_l^{-1}).
+plain layer, state "x"    J_i = W_rec diag(σ'(x_{i-1}))                      the paper's, before the nonlinearity
+plain layer, state "h"    J_i = leak·I + (1 − leak) diag(σ'(a_i)) W_rec      after it
+GRU, state "h"; LSTM, state "hc": h and c as one vector                      gated.py
+any cell, state "s": all parts of its state as one vector                    own_cell.py
+
+plain layer:   log‖P_l‖ ≤ l · log(leak + (1 − leak) γ σ_max(W_rec))                                     (eq. 6)
+others:        log‖P_l‖ ≤ Σ_i log‖J_i‖
 """
 
 from __future__ import annotations
 
-import math
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ..checks import one_of, whole
-from .products import ScaledProduct
-from .trajectory import Layer, Trajectory, finite, run
+from . import drawing
+from .layer import Layer
+from .plain import PlainLayer
+from .reading import finite
+from .trajectory import Trajectory, run
+from .transport import Along, Bound, Largest, Smallest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -32,8 +42,9 @@ class JacobianNorms:
         log_largest: log of the largest singular value of P_l: the worst explosion at that lag.
         log_smallest: log of the smallest; −inf where P_l is singular (dead relu units, a singular W_rec).
         log_error: log(‖δ P_l‖ / ‖δ‖) along the error δ that was given, else None.
-        log_bound: l · log(bound on one Jacobian's norm), eq. 6.
-        state: "x" or "h".
+        log_bound: l · log(bound on one Jacobian's norm), eq. 6. Other cells than the plain one have no such bound from
+            their weights: theirs is the sum of log‖J_i‖ over the steps, a bound for this trajectory alone.
+        state: "x" or "h"; "hc" for an LSTM, "s" for a cell of your own.
     """
 
     lags: Tensor
@@ -43,12 +54,16 @@ class JacobianNorms:
     log_bound: Tensor
     state: str
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws the four against the lag, as powers of ten; returns the Axes (a new one if `ax` is None)."""
+        return drawing.jacobian_norms(self, ax)
+
 
 @torch.no_grad()
 def jacobian_norms(
     rnn: nn.Module,
     inputs: Tensor,
-    h0: Tensor | None = None,
+    h0: Any = None,
     *,
     error: Tensor | None = None,
     layer: int | None = None,
@@ -56,22 +71,26 @@ def jacobian_norms(
     sample: int = 0,
     state: str | None = None,
 ) -> JacobianNorms:
-    """Largest and smallest singular value of ∂x_t/∂x_k for the last step t, against the lag t − k, in logarithms.
+    """Largest and smallest singular value of ∂s_t/∂s_k for the last step t, against the lag t − k, in logarithms.
 
     Exact at every lag up to rounding, however far the values lie outside the range of floating point: the product is
     kept in scaled factors (`products.py`). Nothing is an asymptotic estimate.
 
     Args:
-        rnn: a torch.nn.RNN or steadygrad.RNN of any number of layers, in one direction.
-        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T].
-        h0: [num_layers, B, H] or [num_layers, H]; None: zeros.
-        error: δ = ∂E_t/∂(state) at the last step, [H] or [B, H].
+        rnn: an RNN, GRU or LSTM of torch or steadygrad, of any number of layers, in one direction; torch's RNNCell, GRUCell or
+            LSTMCell; or a steadygrad.Recurrent around any cell.
+        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T]. For a cell of your own: [T, B, …].
+        h0: [num_layers, B, H] or [num_layers, H], for a cell [B, H] or [H]; an LSTM takes a pair of them (h0, c0), a cell of
+            your own its state; None: zeros.
+        error: δ = ∂E_t/∂(state) at the last step, [H] or [B, H]. Of an LSTM [2H] or [B, 2H], the errors of h and c; or of h
+            alone, as before, that of c being zero.
         layer: whose recurrence; None: the last layer, where the error enters. The layers below supply its input.
         max_lag: the longest lag L; None: as far as the sequence reaches, T − 1 for state "x" (x_0 is not part of it)
-            and T for "h".
+            and T for all others.
         sample: which sequence of the batch.
-        state: "x" (before the nonlinearity, as in the paper) or "h" (after it); None: "x", or "h" for leaky units,
-            which have no other.
+        state: of plain units: "x" (before the nonlinearity, as in the paper) or "h" (after it); None: "x", or "h" for
+            leaky units, which have no other. The state of a GRU is "h", of an LSTM "hc" (h and c as one vector), of a
+            cell of your own "s" (all of its state as one vector): leave it at None.
 
     Returns:
         A `JacobianNorms`.
@@ -87,114 +106,64 @@ def jacobian_norms(
     Reference: Pascanu, Mikolov & Bengio 2013, section 2.1, eq. 5 and 6.
     """
     trajectory = run(rnn, inputs, h0, layer, sample=sample)
-    if state is None:
-        state = "h" if trajectory.layer.leak else "x"
-    if one_of("state", state, ("x", "h")) == "x" and trajectory.layer.leak:
-        raise ValueError("state must be 'h' for leaky units, whose next state x alone does not determine, not 'x'")
+    state = _state(trajectory.layer, state)
     reach = trajectory.steps - (state == "x")
     lags = reach if max_lag is None else whole("max_lag", max_lag, low=0)
     if lags > reach:
         raise ValueError(f"max_lag must be at most {reach} ({trajectory.steps} steps, state {state!r}), not {lags}")
 
-    slopes = _slopes_backwards(trajectory, lags, state)
-    delta = None if error is None else _error(error, trajectory, sample)
-    steps = torch.arange(lags + 1, dtype=torch.float64)
-    bound = trajectory.layer.log_bound()
+    size = trajectory.layer.size
+    largest, smallest, bound = Largest(size), Smallest(size), Bound(trajectory.layer)
+    along = None if error is None else Along(_error(error, trajectory, sample))
+    for factors in islice(_factors_backwards(trajectory, state), lags):
+        for quantity in (largest, smallest, bound, along):
+            if quantity is not None:
+                quantity.step_back(factors)
     return JacobianNorms(
         lags=torch.arange(lags + 1),
-        log_largest=_log_largest(trajectory.layer, slopes, state),
-        log_smallest=_log_smallest(trajectory.layer, slopes, state),
-        log_error=None if delta is None else _log_error(trajectory.layer, slopes, state, delta),
-        log_bound=torch.cat([steps[:1], steps[1:] * bound]),
+        log_largest=torch.tensor(largest.logs, dtype=torch.float64),
+        log_smallest=torch.tensor(smallest.logs, dtype=torch.float64),
+        log_error=None if along is None else torch.tensor(along.logs, dtype=torch.float64),
+        log_bound=torch.tensor(bound.logs, dtype=torch.float64),
         state=state,
     )
 
 
-def _slopes_backwards(trajectory: Trajectory, lags: int, state: str) -> Tensor:
-    """The slopes of J_t, J_{t-1}, …: [L, H]."""
-    slopes = trajectory.slopes()[:, 0]
-    return (slopes[:-1] if state == "x" else slopes).flip(0)[:lags]
+def _state(layer: Layer, state: str | None) -> str:
+    """The name of the state, the layer's own where none is asked for."""
+    if not isinstance(layer, PlainLayer):
+        (own,) = layer.states
+        if state is not None and state != own:
+            raise ValueError(f"state must be {own!r} or None for {layer.name}, not {state!r}")
+        return own
+    if state is None:
+        state = "h" if layer.leak else "x"
+    if one_of("state", state, layer.states) == "x" and layer.leak:
+        raise ValueError("state must be 'h' for leaky units, whose next state x alone does not determine, not 'x'")
+    return state
+
+
+def _factors_backwards(trajectory: Trajectory, state: str) -> Iterator[list[Tensor]]:
+    """J_t, J_{t-1}, … as products (layer.py), left factor first."""
+    layer, steps = trajectory.layer, reversed(range(trajectory.steps))
+    if state == "x":
+        assert isinstance(layer, PlainLayer)
+        next(steps)  # J_t holds the slopes of step t − 1
+    for i in steps:
+        factors = layer.factors(trajectory.s[i], trajectory.drives[i])
+        yield factors[::-1] if state == "x" else factors
 
 
 def _error(error: Tensor, trajectory: Trajectory, sample: int) -> Tensor:
-    hidden = trajectory.a.shape[-1]
+    """δ [n]; an error of what is put out has no part in the rest of the state."""
+    batch, sizes = trajectory.batch, sorted({trajectory.layer.hidden, trajectory.layer.size})
     if not isinstance(error, Tensor):
         raise TypeError(f"error must be a torch.Tensor or None, not {type(error).__name__}")
-    if list(error.shape) not in ([hidden], [trajectory.batch, hidden]):
-        raise ValueError(f"error must be [{hidden}] or [{trajectory.batch}, {hidden}], not {list(error.shape)}")
+    allowed = [shape for size in sizes for shape in ([size], [batch, size])]
+    if list(error.shape) not in allowed:
+        raise ValueError(f"error must be {' or '.join(map(str, allowed))}, not {list(error.shape)}")
     if error.dim() == 2:
         error = error[sample]
     if not error.any():
         raise ValueError("error must have an entry that is not zero: a direction is needed")
-    return finite("error", error)
-
-
-def _log_largest(layer: Layer, slopes: Tensor, state: str) -> Tensor:
-    W_T = layer.weight_hh.T
-    product = ScaledProduct(W_T.shape[0])
-    values = [0.0]
-    for s in slopes:
-        if layer.leak:
-            product.multiply(layer.jacobian(s).T)
-            product.refactor()
-        elif state == "x":
-            product.multiply(W_T)
-            product.scale_rows(s)
-            product.refactor()
-        else:
-            # The slopes come first here: factoring between the two keeps the rows of dead units exactly zero.
-            product.scale_rows(s)
-            product.refactor()
-            product.multiply(W_T)
-        values.append(product.log_norm())
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def _log_smallest(layer: Layer, slopes: Tensor, state: str) -> Tensor:
-    values = torch.full((len(slopes) + 1,), -math.inf, dtype=torch.float64)
-    values[0] = 0.0
-    product = ScaledProduct(layer.weight_hh.shape[0])
-    W_inverse = None if layer.leak else _inverse(layer.weight_hh)
-    for l, s in enumerate(slopes, 1):
-        J_inverse = _inverse(layer.jacobian(s)) if layer.leak else W_inverse
-        if J_inverse is None or (not layer.leak and not s.all()):
-            break  # singular from here on: a product never regains rank
-        if layer.leak:
-            product.multiply(J_inverse)
-        elif state == "x":
-            product.multiply(J_inverse)
-            product.scale_rows(s.min() / s, -math.log(s.min()))
-        else:
-            product.scale_rows(s.min() / s, -math.log(s.min()))
-            product.multiply(J_inverse)
-        product.refactor()
-        values[l] = -product.log_norm()
-    return values
-
-
-def _inverse(matrix: Tensor) -> Tensor | None:
-    """The inverse, or None where the matrix is singular to working precision."""
-    values = torch.linalg.svdvals(matrix)
-    if values[-1] <= values[0] * matrix.shape[0] * sys.float_info.epsilon:
-        return None
-    return torch.linalg.inv(matrix)
-
-
-def _log_error(layer: Layer, slopes: Tensor, state: str, delta: Tensor) -> Tensor:
-    values = [0.0]
-    delta, _ = _unit(delta)
-    for s in slopes:
-        back = s * (layer.weight_hh.T @ delta) if state == "x" else layer.weight_hh.T @ (s * delta)
-        delta, log_norm = _unit(layer.leak * delta + (1 - layer.leak) * back)
-        values.append(values[-1] + log_norm)
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def _unit(vector: Tensor) -> tuple[Tensor, float]:
-    """The vector at length 1 and the log of its length (squares of entries below 1e-154 would underflow unscaled)."""
-    top = vector.abs().max()
-    if top == 0:
-        return vector, -math.inf
-    vector = vector / top
-    norm = vector.norm()
-    return vector / norm, (top.log() + norm.log()).item()
+    return nn.functional.pad(finite("error", error), (0, trajectory.layer.size - error.shape[0]))

@@ -5,20 +5,29 @@
 
 The exponents are the limits of (1/l) log of the singular values of ∂x_t/∂x_{t-l}: a largest exponent above 0 is the
 asymptotic form of exploding gradients, one below 0 that of vanishing ones. At a finite number of steps they are
-estimates, unlike the exact values of `jacobian_norms`. Both states, x and h, have the same exponents.
+estimates, unlike the exact values of `jacobian_norms`. Both states of a plain layer, x and h, have the same exponents. A
+layer has n of them: n = H for RNN and GRU, 2H for the LSTM, whose state is h and c as one vector.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ..checks import whole
-from .trajectory import Layer, run
+from . import drawing
+from .own_cell import OwnCellLayer
+from .trajectory import Trajectory, run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ENTRIES = 2**21
 
 
 @dataclass(frozen=True)
@@ -26,9 +35,9 @@ class LyapunovSpectrum:
     """What `lyapunov_spectrum` found, per step and in natural logarithms.
 
     Attributes:
-        exponents: [H], the mean over the sequences of the batch, largest first; −inf for directions that are lost
-            for good (dead relu units, a singular W_rec).
-        per_sequence: [B, H]; how far the rows agree shows how far they have converged.
+        exponents: [n], the mean over the sequences of the batch, largest first; −inf for directions that are lost
+            for good (dead relu units, a singular W_rec or Jacobian). n is H, for an LSTM 2H.
+        per_sequence: [B, n]; how far the rows agree shows how far they have converged.
         steps: how many steps were counted, after the burn-in.
     """
 
@@ -36,17 +45,24 @@ class LyapunovSpectrum:
     per_sequence: Tensor
     steps: int
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws the exponents by rank, with the range over the sequences; returns the Axes (a new one if `ax` is None)."""
+        return drawing.lyapunov_spectrum(self, ax)
+
 
 @torch.no_grad()
 def lyapunov_spectrum(
-    rnn: nn.Module, inputs: Tensor, h0: Tensor | None = None, *, burn_in: int = 0, layer: int | None = None
+    rnn: nn.Module, inputs: Tensor, h0: Any = None, *, burn_in: int = 0, layer: int | None = None
 ) -> LyapunovSpectrum:
     """All Lyapunov exponents of one recurrent layer along the trajectory that the inputs drive it through.
 
     Args:
-        rnn: a torch.nn.RNN or steadygrad.RNN of any number of layers, in one direction.
-        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T]; zeros for the network left to itself.
-        h0: [num_layers, B, H] or [num_layers, H]; None: zeros.
+        rnn: an RNN, GRU or LSTM of torch or steadygrad, of any number of layers, in one direction; torch's RNNCell, GRUCell or
+            LSTMCell; or a steadygrad.Recurrent around any cell.
+        inputs: [T, B, D], unbatched [T, D], or tokens [T, B] or [T]; zeros for the network left to itself. For a cell of
+            your own: [T, B, …].
+        h0: [num_layers, B, H] or [num_layers, H], for a cell [B, H] or [H]; an LSTM takes a pair of them (h0, c0), a cell of
+            your own its state; None: zeros.
         burn_in: steps at the start that turn the directions but are not counted; below T.
         layer: whose recurrence; None: the last. The layers below supply its input.
 
@@ -67,9 +83,10 @@ def lyapunov_spectrum(
     trajectory = run(rnn, inputs, h0, layer)
     if whole("burn_in", burn_in, low=0) >= trajectory.steps:
         raise ValueError(f"burn_in must be below the number of steps {trajectory.steps}, not {burn_in}")
-    slopes = trajectory.slopes()
-    sums = _log_growth(map(trajectory.layer.jacobian, slopes), burn_in)
-    rank = _rank(trajectory.layer, slopes)
+    ranks: list[Tensor] = []
+    sums = _log_growth(_jacobians(trajectory, ranks), burn_in)
+    # An upper bound on the rank of the product of all Jacobians, [B]; rounding would hide a loss of rank.
+    rank = torch.stack(ranks).amin(0)
     place = torch.arange(sums.shape[-1])
     sums[place >= rank.unsqueeze(1)] = -math.inf
     per_sequence = (sums / (trajectory.steps - burn_in)).sort(-1, descending=True).values
@@ -126,6 +143,19 @@ def lyapunov_from_jacobians(
     return (_log_growth(jacobians(), burn_in) / steps).sort(-1, descending=True).values
 
 
+def _jacobians(trajectory: Trajectory, ranks: list[Tensor]) -> Iterator[Tensor]:
+    """J_1, J_2, …, each [B, n, n]; the rank of each is appended to `ranks`, [B]."""
+    layer, steps, batch = trajectory.layer, trajectory.steps, trajectory.s.shape[1]
+    # A call of torch.func costs far more than the work in it: many steps at once, as far as memory allows.
+    together = max(1, _ENTRIES // (batch * layer.size**2)) if isinstance(layer, OwnCellLayer) else 1
+    for first in range(0, steps, together):
+        until = min(first + together, steps)
+        s, drives = trajectory.s[first:until].flatten(0, 1), trajectory.drives[first:until].flatten(0, 1)
+        J = layer.jacobian_at(s, drives)
+        ranks.extend(layer.rank(s, drives, J).split(batch))
+        yield from J.split(batch)
+
+
 def _log_growth(jacobians: Iterable[Tensor], burn_in: int) -> Tensor:
     """Σ_k log |(R_k)_ii| over the steps after the burn-in, [..., n], for Jacobians [..., n, n]."""
     Q, sums = None, None
@@ -139,12 +169,3 @@ def _log_growth(jacobians: Iterable[Tensor], burn_in: int) -> Tensor:
             sums = growth if sums is None else sums + growth
     assert sums is not None
     return sums
-
-
-def _rank(layer: Layer, slopes: Tensor) -> Tensor:
-    """An upper bound on the rank of the product of all Jacobians, [B]; rounding would hide a loss of rank."""
-    size = layer.weight_hh.shape[0]
-    if layer.leak:
-        return torch.full((slopes.shape[1],), size)
-    alive = slopes.ne(0).sum(-1).amin(0)
-    return alive.clamp(max=int(torch.linalg.matrix_rank(layer.weight_hh)))

@@ -10,3 +10,4 @@ from .gradients import nonfinite_parameters as nonfinite_parameters
 from .stats import ClipStats as ClipStats
 from .threshold import Auto as Auto
 from .threshold import Percentile as Percentile
+from .threshold import Spike as Spike

@@ -5,31 +5,27 @@
                      "raise"   FloatingPointError
                      "shrink"  ∂E/∂W_rec ← 0.02 W_rec, all other gradients ← 0, then the step
 
-The optimizer's `step` is wrapped on the instance: a hook that runs before the step could clip, but it could not keep
-the step from decaying weights, moving momentum or counting. "shrink" is what the authors' own program did.
+"shrink" is what the authors' own program did.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-import types
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from steadygrad import checks
 
-from .fault import at_fault, names_by_id, parameters_of, recurrent_ids, undo
-from .norm import by_device_and_dtype, scale_, total_norm
+from .attachment import Attachment, clipper_of, steps_itself
+from .fault import names_by_id, parameters_of, recurrent_ids, undo
+from .judge import Judge
+from .sharded import refuse_fsdp1
 from .stats import ClipStats, Ledger
-from .threshold import Threshold, track
-
-SHRINK_ABOVE = 1e10
-SHRINK_BY = 0.02
+from .threshold import Threshold
+from .units import PER, Per, Units
 
 
 class NormClipper:
@@ -37,12 +33,19 @@ class NormClipper:
 
         if ‖g‖ ≥ θ:  g ← (θ / ‖g‖) g       g: the gradients of all the optimizer's parameters, as one vector
 
-    Below the threshold no gradient is written. The norm is read to the host once a step.
+    Below the threshold no gradient is written. The norm is read to the host once a step. Sharded gradients (FSDP2) are
+    measured as a whole, and all ranks decide alike; see `clip_grad_norm_`.
 
     Schedulers may be made before or after the clipper. With `torch.amp.GradScaler`, θ and the norms are those of the
     unscaled gradients, also for fused optimizers, which unscale inside their step; updates that the scaler skips are
     the scaler's affair (with a fused optimizer they are seen, and counted as skipped). Hooks registered on the
-    optimizer's step run after the clipping. A copy of the optimizer has no clipper, as it has none of its hooks.
+    optimizer's step run after the clipping. Of an optimizer that wraps another (accelerate's, Lightning's) the inner one
+    is clipped, when it makes its update: once for all the micro-batches of an accumulated gradient.
+
+    A copy of the clipper (`copy.deepcopy`, `pickle`) comes with a copy of its optimizer and clips that one, with
+    statistics of its own; copied together with model and optimizer it belongs to their copies. A copy of the optimizer
+    alone has no clipper, as it has none of its hooks. `copy.copy` gives a detached clipper, since the optimizer it shares
+    has one already.
 
     Where `step` is given a closure, the gradient is clipped after each evaluation. LBFGS then sees clipped gradients,
     which say little about curvature: give it a threshold well above its ordinary norms. A step of which any evaluation
@@ -51,18 +54,23 @@ class NormClipper:
 
     Args:
       optimizer: any `torch.optim.Optimizer` with dense gradients.
-      threshold: θ, a positive number; "auto" (`Auto()`) or an `Auto` for a multiple of the average norm; or a
-        `Percentile` of the recent norms.
+      threshold: θ, a positive number; "auto" (`Auto()`) or an `Auto` for a multiple of the ordinary norms; a
+        `Percentile` of the recent norms; or a `Spike`, for norms far above their running mean.
       nonfinite: what to do where ‖g‖ is infinite or NaN. "skip" makes no update at all: neither parameters nor the
         optimizer's state change. "raise" raises FloatingPointError, with nothing changed. "shrink" replaces the
         gradient of the recurrent matrices by 0.02 of themselves and all others by 0, and makes the update; also where
-        ‖g‖ > 1e10. "skip" and "raise" name the parameters at fault.
+        ‖g‖ > 1e10. "skip" and "raise" name the parameters at fault. After 20 updates in a row without a usable gradient
+        comes one RuntimeWarning.
+      per: what is clipped by its own norm: "all" gradients together, each "group" of the optimizer's parameters, or each
+        "parameter", every one with a θ of its own where that adapts. "entry" clips every entry to [−θ, θ]; θ is then a
+        number. What is not finite anywhere concerns the whole update, and so does `Spike(action="skip")`.
       named_parameters: pairs of name and tensor, `model.named_parameters()`, for those names. Without them, the names
         the optimizer was given, or "parameter 3 of group 0 (shape 50x50)".
       recurrent: the recurrent matrices, for "shrink" alone. Without it, those called weight_hh… in `named_parameters`.
       history: how many pairs (norm before, norm after) to keep.
 
     Example:
+      >>> import torch
       >>> weight = torch.nn.Parameter(torch.zeros(3))
       >>> optimizer = torch.optim.SGD([weight], lr=1.0)
       >>> clipper = NormClipper(optimizer, threshold=6.5)
@@ -82,91 +90,107 @@ class NormClipper:
         threshold: Threshold = "auto",
         nonfinite: Literal["skip", "raise", "shrink"] = "skip",
         *,
+        per: Per = "all",
         named_parameters: Iterable[tuple[str, Tensor]] | None = None,
         recurrent: Iterable[Tensor] | None = None,
         history: int = 1000,
     ) -> None:
         if not isinstance(optimizer, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, not {type(optimizer).__name__}")
-        other: NormClipper | None = getattr(optimizer.step, "_norm_clipper", None)
+        self._given = optimizer
+        self.optimizer = optimizer = steps_itself(optimizer)
+        other: NormClipper | None = clipper_of(optimizer)
         if other is not None and other.attached:
             raise ValueError("optimizer must have no other NormClipper attached, and this one has: detach() that first")
-        self.optimizer = optimizer
+        refuse_fsdp1(parameters_of(optimizer))
         self.nonfinite = checks.one_of("nonfinite", nonfinite, ("skip", "raise", "shrink"))
+        checks.one_of("per", per, PER)
         self._threshold = threshold
-        self._tracker = track(threshold)
-        self._ledger = Ledger(checks.whole("history", history, low=0))
-        self._names = names_by_id(named_parameters, optimizer)
+        units = Units(per, threshold, optimizer)
+        ledger = Ledger(checks.whole("history", history, low=0))
+        names = names_by_id(named_parameters, optimizer)
         if recurrent is not None and nonfinite != "shrink":
             raise ValueError(f"recurrent must be left out unless nonfinite='shrink', and that is {nonfinite!r}")
-        self._recurrent: frozenset[int] = frozenset()
-        if nonfinite == "shrink":
-            self._recurrent = recurrent_ids(recurrent, self._names, optimizer)
-        self.attached = True
+        shrinking = recurrent_ids(recurrent, names, optimizer) if nonfinite == "shrink" else frozenset[int]()
+        self._judge = Judge(optimizer, nonfinite, units, ledger, names, shrinking)
+        self._attachment: Attachment | None = None
         self._attach()
 
     @property
+    def attached(self) -> bool:
+        """Whether `optimizer.step()` clips."""
+        return self._attachment is not None and clipper_of(self.optimizer) is self
+
+    @property
     def threshold(self) -> float:
-        """θ for the next update; infinite while an adaptive threshold has seen no norm."""
-        return self._tracker.value
+        """θ for the next update, the smallest if there are several; infinite while it is not known."""
+        return min(self._judge.units.thresholds())
 
     @property
     def stats(self) -> ClipStats:
         """A snapshot of what was seen and done so far."""
-        return self._ledger.snapshot(self._tracker.value)
+        return self._judge.ledger.snapshot(
+            self._judge.units.thresholds(), self._judge.units.names(self.optimizer, self._judge.names)
+        )
 
     def detach(self) -> None:
         """Give the optimizer its own step back. Once is enough; again does nothing."""
-        self.attached = False
-        held = vars(self.optimizer)
-        # a scheduler made later holds our step inside its own; there `attached` lets every call through untouched
-        if held.get("step") is self._step:
-            if self._before is None:
-                del held["step"]
-            else:
-                held["step"] = self._before
+        if self._attachment is not None:
+            self._attachment.remove()
+        # a scheduler made later holds our step inside its own; this lets every call through there untouched
+        self._attachment = None
 
     def state_dict(self) -> dict[str, Any]:
         """Counts, history and what an adaptive threshold has gathered, as plain numbers, strings and lists (JSON)."""
-        return {**self._ledger.state_dict(), "threshold": self._tracker.state_dict()}
+        return {**self._judge.ledger.state_dict(), "per": self._judge.units.per, "threshold": self._judge.units.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state_dict()` of a clipper with the same threshold rule, to the very same numbers.
 
         A fixed threshold is no state: it stays what this clipper was given.
         """
-        missing = self.state_dict().keys() - state.keys()
+        missing = {"threshold", *Ledger.KEYS} - state.keys()
         if missing:
             raise ValueError(f"state must be a NormClipper's state_dict, but it lacks {', '.join(sorted(missing))}")
-        self._tracker.load_state_dict(state["threshold"])
-        self._ledger.load_state_dict(state)
+        per = state.get("per", "all")
+        if per != self._judge.units.per:
+            raise ValueError(f"state must come from a clipper with per={self._judge.units.per!r}, not {per!r}")
+        self._judge.units.load_state(state["threshold"])
+        self._judge.ledger.load_state_dict(state)
 
     def __repr__(self) -> str:
         optimizer = type(self.optimizer).__name__
-        return f"NormClipper({optimizer}, threshold={self._threshold!r}, nonfinite={self.nonfinite!r})"
+        per = "" if self._judge.units.per == "all" else f", per={self._judge.units.per!r}"
+        return f"NormClipper({optimizer}, threshold={self._threshold!r}, nonfinite={self.nonfinite!r}{per})"
+
+    def __copy__(self) -> NormClipper:
+        new = NormClipper.__new__(NormClipper)
+        new.__setstate__({**self.__getstate__(), "_judge": copy.copy(self._judge), "_attachment": False})
+        return new
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the wrapped step is made anew for the copy
+        return {**vars(self), "_attachment": self.attached}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({**state, "_attachment": None})
+        if state["_attachment"]:
+            self._attach()
 
     def _attach(self) -> None:
-        inner: Callable[..., Any] = self.optimizer.step
-        self._before: Any = vars(self.optimizer).get("step")
-
-        # wraps() also hands on the marks that schedulers leave on a step they have wrapped
-        @functools.wraps(inner)
-        def step(optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-            if not self.attached:
+        def around(inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._attachment is None:
                 return inner(*args, **kwargs)
             closure = args[0] if args else kwargs.get("closure")
             if closure is not None:
                 return self._step_with(closure, inner, args, kwargs)
-            if self._clip():
+            if self._judge.clip():
                 return inner(*args, **kwargs)
             # a scheduler that wrapped the inner step asks whether step() was ever called: it was
-            vars(optimizer)["_opt_called"] = True
+            vars(self.optimizer)["_opt_called"] = True
             return None
 
-        vars(step)["_norm_clipper"] = self
-        # a bound method, because schedulers look for its __func__
-        self._step = types.MethodType(step, self.optimizer)
-        vars(self.optimizer)["step"] = self._step
+        self._attachment = Attachment(self._given, self.optimizer, self, around)
 
     def _step_with(
         self, closure: Callable[[], Any], inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -175,11 +199,11 @@ class NormClipper:
 
         def clipped_closure() -> Any:
             losses.append(closure())
-            if not self._clip():
+            if not self._judge.clip():
                 raise _SkippedError
             return losses[-1]
 
-        back = undo(self.optimizer) if self.nonfinite != "shrink" else None
+        back = undo(self.optimizer) if self._judge.may_skip else None
         try:
             if args:
                 return inner(clipped_closure, *args[1:], **kwargs)
@@ -190,56 +214,6 @@ class NormClipper:
             if isinstance(error, FloatingPointError):
                 raise
             return losses[0]
-
-    def _clip(self) -> bool:
-        """Clip, and say whether the update may be made."""
-        optimizer, ledger = self.optimizer, self._ledger
-        with torch.no_grad():
-            grads = [g for group in optimizer.param_groups for p in group["params"] if (g := p.grad) is not None]
-            groups = by_device_and_dtype(grads)
-            # a GradScaler leaves this on fused optimizers, whose gradients are then still scaled
-            scale = float(getattr(optimizer, "grad_scale", None) or 1.0)
-            norm = total_norm(groups) / scale
-            if not math.isfinite(norm) or (self._recurrent and norm > SHRINK_ABOVE):
-                return self._without(norm, scale)
-            threshold = self._tracker.value
-            if norm >= threshold:
-                scale_(groups, threshold / norm)
-                ledger.clipped += 1
-                ledger.enter(norm, threshold)
-            else:
-                ledger.enter(norm, norm)
-            self._tracker.observe(norm)
-            return True
-
-    def _without(self, norm: float, scale: float) -> bool:
-        """Go on without this gradient, as `nonfinite` says; an overflow that a GradScaler found is always skipped."""
-        ledger = self._ledger
-        overflow = bool(getattr(self.optimizer, "found_inf", None))
-        ledger.last_skipped = at_fault(self.optimizer, self._names) or (f"norm {norm:.3g}",)
-        if self._recurrent and not overflow:
-            ledger.shrunk += 1
-            ledger.enter(norm, self._shrink_(scale))
-            return True
-        ledger.skipped += 1
-        ledger.enter(norm, 0.0)
-        if self.nonfinite == "raise" and not overflow:
-            raise FloatingPointError(
-                f"the gradient norm is {norm} because of {', '.join(ledger.last_skipped)}; no update was made"
-            )
-        return False
-
-    def _shrink_(self, scale: float) -> float:
-        """∂E/∂W_rec ← 0.02 W_rec, all other gradients ← 0; returns the norm of the result."""
-        shrinking: list[Tensor] = []
-        for p in parameters_of(self.optimizer):
-            if p.grad is None:
-                continue
-            if id(p) in self._recurrent:
-                shrinking.append(p.grad.copy_(p).mul_(SHRINK_BY * scale))
-            else:
-                p.grad.zero_()
-        return total_norm(by_device_and_dtype(shrinking)) / scale
 
 
 class _SkippedError(Exception):

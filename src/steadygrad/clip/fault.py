@@ -51,7 +51,7 @@ def recurrent_ids(recurrent: Iterable[Tensor] | None, names: Names, optimizer: O
 
 def at_fault(optimizer: Optimizer, names: Names) -> tuple[str, ...]:
     """The names of the optimizer's parameters whose gradient has an infinite or NaN entry."""
-    return tuple(nonfinite_parameters(_named(optimizer, names)))
+    return tuple(nonfinite_parameters(named(optimizer, names)))
 
 
 def undo(optimizer: Optimizer) -> Callable[[], None]:
@@ -75,7 +75,8 @@ def undo(optimizer: Optimizer) -> Callable[[], None]:
     return back
 
 
-def _named(optimizer: Optimizer, names: Names) -> Iterator[tuple[str, Tensor]]:
+def named(optimizer: Optimizer, names: Names) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter of the optimizer with a name: the one given, the optimizer's own, or its place and shape."""
     for i, group in enumerate(optimizer.param_groups):
         own: list[Any] = group.get("param_names") or []
         for j, tensor in enumerate(group["params"]):

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from steadygrad import checks
 
-from .norm import by_device_and_dtype, scale_, total_norm
+from .norm import scale_
+from .sharded import all_finite, anywhere, count_nonfinite, measured, processes_joined, refuse_fsdp1
 
 DOUBLE = (torch.float64, torch.complex128)
 FLOAT32_MAX = torch.finfo(torch.float32).max
@@ -42,6 +43,11 @@ def clip_grad_norm_(
       them into NaN and zeros), so that the caller can still see which gradient it was;
     - the norm is read to the host once a call: the "if" above needs it.
 
+    Sharded gradients (DTensor: FSDP2, tensor parallelism) have the norm of the whole gradient, also beside plain ones,
+    which must then be equal on all ranks. All ranks must call it, and each gets the same number, as a plain tensor.
+    FSDP1's are refused: its shards are plain tensors. Parameters that are split between processes as plain tensors in
+    other ways (pipeline stages, ZeRO partitions) cannot be told from replicated ones: their norm is not joined.
+
     Args:
       parameters: a tensor or an iterable of tensors, of any shapes, dtypes and devices. Those without a gradient are
         passed over. Sparse gradients are refused.
@@ -66,12 +72,12 @@ def clip_grad_norm_(
     """
     threshold = _bound("max_norm", max_norm, open_low=False)
     p = _bound("norm_type", norm_type, open_low=True)
-    groups = by_device_and_dtype(_gradients(parameters))
+    gradients = _gradients(parameters)
     with torch.no_grad():
-        norm = total_norm(groups, p, foreach)
+        norm, groups = measured(gradients, p, foreach)
         if not math.isfinite(norm):
             if error_if_nonfinite:
-                raise RuntimeError(_nonfinite_sentence(groups, p, norm))
+                raise RuntimeError(_nonfinite_sentence(gradients, p, norm))
         elif norm >= threshold and norm > 0:
             scale_(groups, threshold / norm, foreach)
     return _as_tensor(norm, groups)
@@ -81,6 +87,8 @@ def grad_norm(parameters: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> 
     """The joint norm of the gradients of `parameters`; nothing is changed.
 
         ‖g‖_p = (Σ_i |g_i|^p)^(1/p)
+
+    Sharded gradients are measured as in `clip_grad_norm_`: all ranks must call it.
 
     Args:
       parameters: a tensor or an iterable of tensors; those without a gradient are passed over.
@@ -96,13 +104,15 @@ def grad_norm(parameters: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> 
       tensor(5.0000e+30)
     """
     p = _bound("norm_type", norm_type, open_low=True)
-    groups = by_device_and_dtype(_gradients(parameters))
+    gradients = _gradients(parameters)
     with torch.no_grad():
-        return _as_tensor(total_norm(groups, p), groups)
+        return _as_tensor(*measured(gradients, p))
 
 
 def nonfinite_parameters(named_parameters: Iterable[tuple[str, Tensor]]) -> list[str]:
     """The names of those parameters whose gradient has an infinite or NaN entry.
+
+    Of sharded gradients an entry on any rank counts: all ranks must call it, and get the same names.
 
     Args:
       named_parameters: pairs (name, tensor), such as `model.named_parameters()`.
@@ -120,7 +130,13 @@ def nonfinite_parameters(named_parameters: Iterable[tuple[str, Tensor]]) -> list
         raise TypeError(
             "named_parameters must be pairs of name and tensor, as from model.named_parameters(), not a module"
         )
-    return [name for name, tensor in named_parameters if tensor.grad is not None and not _all_finite(tensor.grad)]
+    listed = list(named_parameters)
+    if processes_joined():
+        refuse_fsdp1(tensor for _, tensor in listed)
+    gradients = [tensor.grad for _, tensor in listed]
+    with torch.no_grad():
+        at_fault = anywhere([g is not None and not all_finite(g) for g in gradients], gradients)
+    return [name for (name, _), bad in zip(listed, at_fault, strict=True) if bad]
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -136,6 +152,8 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
         ) from error
     if not listed and isinstance(parameters, types.GeneratorType):
         warnings.warn("parameters is an empty generator (used up before?): no gradient is clipped", stacklevel=3)
+    if processes_joined():
+        refuse_fsdp1(listed)
     return gradients
 
 
@@ -152,13 +170,8 @@ def _as_tensor(norm: float, groups: list[list[Tensor]]) -> Tensor:
     return torch.scalar_tensor(norm, dtype=torch.float64 if wide else torch.float32, device=groups[0][0].device)
 
 
-def _all_finite(g: Tensor) -> bool:
-    return bool(torch.isfinite(g.to_dense()).all())
-
-
-def _nonfinite_sentence(groups: list[list[Tensor]], p: float, norm: float) -> str:
-    entries = sum(g.numel() for group in groups for g in group)
-    bad = sum(int((~torch.isfinite(g)).sum()) for group in groups for g in group)
+def _nonfinite_sentence(gradients: list[Tensor], p: float, norm: float) -> str:
+    entries, bad = sum(g.numel() for g in gradients), count_nonfinite(gradients)
     return (
         f"the gradients' norm of order {p:g} is {norm}: {bad:,} of {entries:,} entries are infinite or NaN; "
         "nothing was clipped (error_if_nonfinite=False returns such a norm and leaves the gradients as they are)"

@@ -21,6 +21,7 @@ from torch.utils import _foreach_utils  # pyright: ignore[reportPrivateUsage]
 SAFE_LOW, SAFE_HIGH = 1e-12, 1e18
 SMALL = 1e-30
 NARROW = (torch.float16, torch.bfloat16)
+Kind = tuple[torch.device, torch.dtype, type[Tensor]]
 
 # torch gives these no types
 vector_norm: Callable[..., Tensor] = torch.linalg.vector_norm  # pyright: ignore
@@ -30,14 +31,14 @@ device_has_foreach: Callable[[torch.device], bool] = _foreach_utils._device_has_
 
 
 def by_device_and_dtype(gradients: Iterable[Tensor]) -> list[list[Tensor]]:
-    """The gradients in lists of one device and dtype each, which is what a foreach kernel takes."""
-    groups: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+    """The gradients in lists of one device, dtype and class each, which is what a foreach kernel takes."""
+    groups: dict[Kind, list[Tensor]] = {}
     for g in gradients:
         if g.layout is not torch.strided:
             raise ValueError(
                 f"parameters must have dense gradients, not one of layout {g.layout} (shape {tuple(g.shape)})"
             )
-        groups.setdefault((g.device, g.dtype), []).append(g)
+        groups.setdefault(_kind(g), []).append(g)
     return list(groups.values())
 
 
@@ -50,7 +51,32 @@ def total_norm(groups: list[list[Tensor]], p: float = 2.0, foreach: bool | None 
     elif foreach:
         for group in groups:
             _use_foreach(group, foreach)
-    return _joined([_scaled_norm(g, p) for group in groups for g in group], p)
+    return joined([_scaled_norm(g, p) for group in groups for g in group], p)
+
+
+def each_norm(gradients: list[Tensor], p: float = 2.0) -> list[float]:
+    """The p-norm of every gradient by itself, in the order they came: in the common case one read, p = 2."""
+    if p != 2.0:
+        return [_scaled_norm(g, p) for g in gradients]
+    groups = by_device_and_dtype(gradients)
+    norms = iter(_two_norms(groups, None))
+    found = {_kind(group[0]): iter([next(norms) for _ in group]) for group in groups}
+    each = [next(found[_kind(g)]) for g in gradients]
+    return [
+        norm if SAFE_LOW <= norm <= SAFE_HIGH else _scaled_norm(g, p) for g, norm in zip(gradients, each, strict=True)
+    ]
+
+
+def joined(norms: list[float], p: float = 2.0) -> float:
+    """The p-norm of the norms of the parts, which is the norm of the whole."""
+    if any(math.isnan(norm) for norm in norms):
+        return math.nan
+    if p == 2.0:
+        return math.hypot(*norms)
+    m = max(norms, default=0.0)
+    if m == 0 or m == math.inf or p == math.inf:
+        return m
+    return m * sum((norm / m) ** p for norm in norms) ** (1 / p)
 
 
 def scale_(groups: list[list[Tensor]], factor: float, foreach: bool | None = None) -> None:
@@ -71,6 +97,18 @@ def scale_(groups: list[list[Tensor]], factor: float, foreach: bool | None = Non
         else:
             for g in group:
                 g.mul_(by)
+
+
+def clamp_(gradients: list[Tensor], bound: float) -> None:
+    """Every entry to [−bound, bound], in place."""
+    if any(g.is_complex() for g in gradients):
+        raise ValueError("per='entry' must have real gradients, and one of them is complex")
+    for g in gradients:
+        g.clamp_(-bound, bound)
+
+
+def _kind(g: Tensor) -> Kind:
+    return g.device, g.dtype, type(g)
 
 
 def _two_norms(groups: list[list[Tensor]], foreach: bool | None) -> list[float]:
@@ -100,22 +138,12 @@ def _scaled_norm(g: Tensor, p: float) -> float:
     return largest * vector_norm(size / m, p).item()
 
 
-def _joined(norms: list[float], p: float) -> float:
-    """The p-norm of the norms of the parts, which is the norm of the whole."""
-    if any(math.isnan(norm) for norm in norms):
-        return math.nan
-    m = max(norms, default=0.0)
-    if m == 0 or m == math.inf or p == math.inf:
-        return m
-    return m * sum((norm / m) ** p for norm in norms) ** (1 / p)
-
-
 def _use_foreach(group: list[Tensor], foreach: bool | None) -> bool:
     if foreach is False:
         return False
     device = group[0].device.type
     if _has_foreach(device):
-        return foreach or all(type(g) is Tensor for g in group)
+        return foreach or type(group[0]) is Tensor
     if foreach:
         raise RuntimeError(f"foreach must be None or False for gradients on {device}, which has no foreach kernels")
     return False

@@ -1,8 +1,9 @@
-"""The subcommands of `steadygrad`, one small module each.
+"""The commands of `steadygrad`, one small module each.
 
-    add(subparsers)   adds the subcommand's parser, and names `run` in it: parser.set_defaults(run=run)
-    run(args) -> int  does it, and returns the exit code
+    DESCRIPTION, EXAMPLES   what `steadygrad COMMAND --help` says before and after the options
+    add(parser)             adds the options
+    run(args) -> int        does it, and returns the exit code
 
-What takes long to import is imported within `run`, so that `steadygrad --help` is quick. A new subcommand is a module
-here and its name in `steadygrad.cli.COMMANDS`.
+What takes long to import is imported within `run`, so that help is quick. A new command is a module here and its name in
+`steadygrad.cli.COMMANDS`.
 """

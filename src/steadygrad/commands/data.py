@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..data import Row
 
+DESCRIPTION = "List the music and text that the paper's Tables 1 and 2 need, or download what is missing."
 EXAMPLES = """\
 examples:
   steadygrad data                          what is there, and where
@@ -24,19 +25,11 @@ $STEADYGRAD_DATA, or else in the user's cache folder. A file that is truncated o
 ACTIONS = ("list", "fetch")
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "data",
-        help="list the data sets, or fetch them",
-        description="List the music and text that the paper's natural tasks need, or download what is missing.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help="list (the default) or fetch")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of fetch: data sets, or all")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

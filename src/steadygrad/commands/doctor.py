@@ -6,10 +6,11 @@ import argparse
 import importlib.util
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
+DESCRIPTION = "Say what is installed and what is missing, with the line that installs it."
+EXAMPLES = ""
 EXTRAS = {
-    "train": ("safetensors", "rich", "joblib", "matplotlib"),
+    "train": ("safetensors", "pydantic", "filelock", "rich", "joblib", "matplotlib"),
     "data": ("scipy", "platformdirs", "mido"),
     "tensorboard": ("tensorboard",),
     "dask": ("dask", "distributed"),
@@ -17,14 +18,8 @@ EXTRAS = {
 }
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "doctor",
-        help="what is installed, which backend, which data",
-        description="Say what is installed and what is missing, with the line that installs it.",
-    )
-    parser.set_defaults(run=run)
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
 
 
 def run(args: argparse.Namespace) -> int:

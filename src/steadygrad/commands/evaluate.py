@@ -1,4 +1,4 @@
-"""`steadygrad evaluate`: the error of a trained network at other lengths, or a model's figure of merit on its test set."""
+"""`steadygrad evaluate`: the error of a trained network at other lengths, or a model's score on its test set."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import arguments
+from . import options
 
+DESCRIPTION = (
+    "Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was "
+    "trained on."
+)
 SEQUENCES, SEED, SPLIT = 10_000, 0, "test"
 EXAMPLES = """\
 examples:
@@ -17,69 +21,47 @@ examples:
 """
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="test a trained network: at some lengths, or on a part of its music or text",
-        description=(
-            "Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was "
-            "trained on."
-        ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the run")
     tasks = parser.add_argument_group("a run on a task")
     tasks.add_argument(
-        "--length", type=arguments.length, nargs="+", metavar="LENGTH", help="lengths or LOW:HIGH (the run's own)"
+        "--length", type=options.length, nargs="+", metavar="LENGTH", help="lengths or LOW:HIGH (the run's own)"
     )
     tasks.add_argument("--sequences", type=int, metavar="N", help="how many fresh sequences (10,000)")
     tasks.add_argument("--seed", type=int, metavar="N", help="of the sequences (0)")
-    natural = parser.add_argument_group("a run on music or text")
-    natural.add_argument("--split", metavar="NAME", help="train, valid or test (test)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads (1)")
+    data = parser.add_argument_group("a run on music or text")
+    data.add_argument("--split", metavar="NAME", help="train, valid or test (test)")
+    data.add_argument("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Test."""
-    import torch
+    from .. import checks, experiments
 
-    from .. import checks, natural
-
-    torch.set_num_threads(checks.whole("--threads", args.threads))
-    given = {name for name in ("length", "sequences", "seed", "split") if getattr(args, name) is not None}
-    if natural.holds_run(args.directory):
-        arguments.refuse(given, ("split",), f"with {args.directory}, a run on music or text")
-        return _natural(args)
-    return _task(args, given)
-
-
-def _task(args: argparse.Namespace, given: set[str]) -> int:
-    from .. import training
-
-    network = training.load(args.directory)
-    arguments.refuse(given, ("length", "sequences", "seed"), f"with {args.directory}, a run on a task")
-    lengths = args.length or [network.config.length]
-    sequences = SEQUENCES if args.sequences is None else args.sequences
-    seed = SEED if args.seed is None else args.seed
-    found = [training.evaluate(network, each, sequences, seed) for each in lengths]
-    print(json.dumps(found, indent=1) if args.json else table(found))
+    checks.whole("--threads", args.threads)
+    given = {name for name in ("length", "sequences", "seed", "split", "data") if getattr(args, name) is not None}
+    config = experiments.read_config(args.directory)
+    if config.form == "drawn":
+        options.refuse(given, ("length", "sequences", "seed"), f"with {args.directory}, whose sequences are drawn")
+        return _drawn(args)
+    options.refuse(given, ("split", "data"), f"with {args.directory}, a run on a data set")
+    found = experiments.evaluate(args.directory, split=args.split or SPLIT, path=args.data, layer_threads=args.threads)
+    print(json.dumps(found, indent=1) if args.json else f"{found['split']}  {found['score']:.4f} {found['unit']}")
     return 0
 
 
-def _natural(args: argparse.Namespace) -> int:
-    from .. import natural
+def _drawn(args: argparse.Namespace) -> int:
+    from .. import experiments
 
-    split = args.split or SPLIT
-    figure = natural.evaluate(args.directory, split)
-    unit = natural.UNITS[natural.read_config(args.directory).is_text]
-    if args.json:
-        print(json.dumps({"split": split, "figure": figure, "unit": unit}, indent=1))
-    else:
-        print(f"{split}  {figure:.4f} {unit}")
+    network = experiments.load(args.directory).model
+    sequences = SEQUENCES if args.sequences is None else args.sequences
+    seed = SEED if args.seed is None else args.seed
+    lengths = args.length or [network.config.length]
+    found = [experiments.evaluate(network, each, sequences, seed, layer_threads=args.threads) for each in lengths]
+    print(json.dumps(found, indent=1) if args.json else table(found))
     return 0
 
 

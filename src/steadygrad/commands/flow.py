@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+
+DESCRIPTION = (
+    "Draw a map of the error's norm (lag against training time) and the spectrum of W_rec as training "
+    "goes, each as PNG and SVG."
+)
+EXAMPLES = "example:\n  steadygrad flow runs/order"
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "flow",
-        help="draw what the gradients of a run did",
-        description="Draw a map of the error's norm (lag against training time) and the spectrum of W_rec as training "
-        "goes, each as PNG and SVG.",
-        epilog="example:\n  steadygrad flow runs/order",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the run")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the pictures go (the run's folder)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw."""
     from ..paper import style
     from ..report import flow
-    from ..report.picture import save
+    from ..report.page import save
 
     style.require()
     seen = flow.read(args.directory)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
+DESCRIPTION = "Make one self-contained HTML page of a sweep or a run, or RESULTS.md of all records."
 EXAMPLES = """\
 examples:
   steadygrad report runs/fig7/cells                            one self-contained page: runs/fig7/cells/index.html
@@ -14,22 +14,14 @@ examples:
 """
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "report",
-        help="an HTML page of a sweep or run, or RESULTS.md",
-        description="Make one self-contained HTML page of a sweep or a run, or RESULTS.md of all records.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
     parser.add_argument("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

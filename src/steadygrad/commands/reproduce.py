@@ -12,6 +12,7 @@ from . import sweep as sweeping
 if TYPE_CHECKING:
     from ..sweep import Grid
 
+DESCRIPTION = "Make a figure or a table of the paper: run what it needs, draw it, and set the paper's claim beside it."
 DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")
 """Computed at once; the others are sweeps."""
 TABLES = ("table1", "table2")
@@ -31,15 +32,8 @@ The tables need music and text: steadygrad data fetch all.
 """
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "reproduce",
-        help="a figure or table of the paper: fig2 to fig7, tasks, table1, table2",
-        description="Make a figure or a table of the paper: run what it needs, draw it, and set the paper's claim beside it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, table1 or table2")
     parser.add_argument("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
     parser.add_argument("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
@@ -48,13 +42,12 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--preset",
         metavar="NAME",
-        help="paper, proceedings or program (not of the tables) or steady, in place of the budget's",
+        help="paper, proceedings, program, steady or fig7 (of the tables paper or steady), in place of the budget's",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)"
     )
     sweeping.add_engine(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,22 +118,23 @@ def _tasks(args: argparse.Namespace) -> int:
 
 def _table(args: argparse.Namespace) -> int:
     from .. import data, sweep
-    from ..report import natural, natural_pages, pages
+    from ..paper.tables import TABLES as PAPER_TABLES
+    from ..report import pages, paper_tables
 
-    table = natural.TABLES[args.what]
+    table = PAPER_TABLES[args.what]
     presets = {} if args.preset is None else {"presets": [args.preset]}
     grid = sweep.get(args.what, args.budget or "minutes", **_size(args), **presets)
     # Once, before the cells begin: each of them would fetch it otherwise.
-    for name in dict.fromkeys(block.data for block in table.blocks):
+    for name in dict.fromkeys(block.problem for block in table.blocks):
         data.fetch(name)
     out, command = _out(args), _command(args)
     outcomes = sweeping.carry_out(grid, out / "cells", args, command)
     records = _of(grid, out)
-    print(f"\n{natural.figures(table, records).plain()}\n")
-    for sentence in natural.sentences(table, records):
+    print(f"\n{paper_tables.figures(table, records).plain()}\n")
+    for sentence in paper_tables.sentences(table, records):
         print(sentence.replace("`", ""))
     print(sweep.write_records(out / "records.jsonl", records))
-    print(natural_pages.of_table(table, records, command, pages.source(records)).write(out / "index.html"))
+    print(pages.of_table(table, records, command).write(out / "index.html"))
     sweeping.keep(records, args.records)
     return sweeping.verdict(outcomes)
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+DESCRIPTION = "Write text from a model of text to standard output, or a MIDI file from a model of music."
 EXAMPLES = """\
 examples:
   steadygrad sample runs/ptb --length 500 --seed 3
@@ -21,15 +22,8 @@ CHARACTERS, STEPS = 1000, 256
 """How long a sample is where nothing is said."""
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "sample",
-        help="let a trained model write text, or a MIDI file",
-        description="Write text from a model of text to standard output, or a MIDI file from a model of music.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of a run on text or music")
     parser.add_argument("--length", type=int, metavar="N", help=f"characters ({CHARACTERS:,}), or steps ({STEPS})")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
@@ -40,25 +34,23 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="where it goes (standard output; for music DIR/sample.mid)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Sample."""
-    from .. import natural
-    from ..training import files, read_config
+    from .. import experiments
 
-    # A folder without a run is told of by load.
-    if (args.directory / files.CONFIG).is_file() and not natural.holds_run(args.directory):
-        task = read_config(args.directory).task
-        raise ValueError(f"{args.directory} must be the folder of a run on text or music, and holds one on {task}")
-    trained = natural.load(args.directory)
+    config = experiments.read_config(args.directory)
+    if config.form == "drawn":
+        what = f"{args.directory} must be the folder of a run on text or music, and holds one on {config.problem}"
+        raise ValueError(what)
+    trained = experiments.load(args.directory)
     return _music(args, trained) if trained.symbols is None else _text(args, trained)
 
 
 def _text(args: argparse.Namespace, trained: Any) -> int:
-    from ..natural.sample import sample_text
-    from ..training import files
+    from ..experiments import files
+    from ..experiments.trained import sample_text
 
     if args.out is not None and args.out.suffix.lower() in (".mid", ".midi"):
         raise ValueError(f"--out must be a text file, not {args.out}: {args.directory} holds a model of text")
@@ -77,7 +69,7 @@ def _music(args: argparse.Namespace, trained: Any) -> int:
     import torch
 
     from .. import data
-    from ..natural.sample import sample_music
+    from ..experiments.trained import sample_music
 
     out = args.out or args.directory / "sample.mid"
     if out.suffix.lower() not in (".mid", ".midi"):

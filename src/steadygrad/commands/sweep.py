@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import arguments
+from . import options
 
 if TYPE_CHECKING:
     from ..sweep import Grid, Outcome
     from ..sweep.runner import Engine
 
+DESCRIPTION = "Run a grid of runs, one model per core, or on an existing Dask or Ray cluster."
 ENGINES = ("local", "dask", "ray")
-AXES = ("task", "length", "algorithm", "preset", "init")
-SETTINGS = {name: how for name, how in arguments.SETTINGS.items() if name not in ("length", "init", "seed")}
+AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
+OF_CELLS = ("length", "ahead", "init", "seed")
+"""Settings that are axes of the grid."""
 EXAMPLES = """\
 examples:
   steadygrad sweep smoke --out runs/smoke
@@ -30,49 +35,38 @@ The same command goes on where it stopped. A finished cell is never run again. E
 """
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "sweep",
-        help="run a grid of tasks, lengths, algorithms and seeds",
-        description="Run a grid of runs, one model per core, or on an existing Dask or Ray cluster.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    from ..experiments.config import help_text
+
     names = "fig7, tasks, ablation, longest, table1, table2 or smoke; or give the axes below"
     parser.add_argument("name", nargs="?", metavar="NAME", help=names)
     parser.add_argument("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
     axes = parser.add_argument_group("axes of your own grid, lists with commas")
-    axes.add_argument("--task", metavar="LIST", help="such as temporal-order,addition")
+    axes.add_argument(
+        "--problem", "--task", metavar="LIST", help="such as temporal-order,addition or my_problem.py:Parity"
+    )
     axes.add_argument(
         "--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each"
     )
+    axes.add_argument("--ahead", metavar="LIST", help="of texts, such as 1,5")
     axes.add_argument("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
-    axes.add_argument("--preset", metavar="LIST", help="of paper, proceedings, program, steady (steady)")
-    axes.add_argument("--init", metavar="LIST", help="of basic_tanh, smart_tanh, sigmoid, orthogonal, identity")
+    axes.add_argument("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7 (steady)")
+    axes.add_argument("--init", metavar="LIST", help=help_text("init"))
     axes.add_argument(
         "--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="one folder for each cell is made in it")
+    parser.add_argument("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing"
     )
     add_engine(parser)
     group = parser.add_argument_group("settings of every cell, each in place of the preset's")
-    for name, (kind, metavar, words) in SETTINGS.items():
-        # No default, so that `--curriculum none` is not the same as silence.
-        group.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=words, default=argparse.SUPPRESS
-        )
-    group.add_argument(
-        "--task-option",
-        type=arguments.task_option,
-        metavar="NAME=VALUE",
-        action="append",
-        help="such as positions=program",
-    )
-    parser.set_defaults(run=run)
+    for name, about in options.settings().items():
+        if name not in OF_CELLS:
+            group.add_argument(options.option(name), dest=name, **about)
+    options.add_renamed(parser)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -105,18 +99,45 @@ def run(args: argparse.Namespace) -> int:
 
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
-    """Runs a grid with the engine that was asked for; what Ctrl-C leaves behind is said before it goes on its way."""
-    from .. import sweep
+    """Runs a grid with the engine that was asked for; after Ctrl-C or SIGTERM it says what is finished."""
     from ..sweep.runner import check, remaining
 
     check(grid, directory)
     try:
-        return sweep.run(grid, directory, engine=engine(args), command=command, progress=arguments.progress(args))
+        with _terminable():
+            return _carry_out(grid, directory, args, command)
     except KeyboardInterrupt:
         done = len(grid.cells) - len(remaining(grid, directory))
         finished = f"{done} of {len(grid.cells)} cells are finished"
         print(f"stopped: {finished}; the same command goes on with the rest", file=sys.stderr)
         raise
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: stop as after Ctrl-C, with its own exit code."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a sweep as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop) or signal.SIG_DFL
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
+    from .. import sweep
+
+    return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
 
 
 def engine(args: argparse.Namespace) -> Engine:
@@ -155,36 +176,37 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 
 def _grid(args: argparse.Namespace) -> Grid:
     from .. import sweep
-    from ..sweep import axes
 
     settings = _settings(args)
     given = [name for name in (*AXES, "test_length") if getattr(args, name) is not None]
-    seeds = {} if args.seeds is None else {"seeds": axes.seeds(args.seeds)}
+    seeds = {} if args.seeds is None else {"seeds": options.seeds(args.seeds)}
     if args.name is not None:
         if given:
             option = f"--{given[0].replace('_', '-')}"
             raise ValueError(f"{option} must be left out with the named grid {args.name}, which has its own")
         return sweep.get(args.name, args.budget, **seeds, **settings)
     if not given:
-        raise ValueError("a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --task")
+        raise ValueError(
+            "a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --problem"
+        )
     if args.budget is not None:
         raise ValueError("--budget must be left out without a named grid: give --max-updates")
     return sweep.Grid.product(
         "own",
-        tasks=axes.names(args.task or "temporal-order"),
-        lengths=None if args.length is None else axes.lengths(args.length),
-        algorithms=axes.names(args.algorithm or "sgd,sgd-c,sgd-cr"),
-        presets=axes.names(args.preset or "steady"),
-        inits=None if args.init is None else axes.names(args.init),
-        test_lengths=[high for _, high in axes.lengths(args.test_length or "")],
+        problems=options.names(args.problem or "temporal-order"),
+        aheads=None if args.ahead is None else options.seeds(args.ahead),
+        lengths=None if args.length is None else options.lengths(args.length),
+        algorithms=options.names(args.algorithm or "sgd,sgd-c,sgd-cr"),
+        presets=options.names(args.preset or "steady"),
+        inits=None if args.init is None else options.names(args.init),
+        test_lengths=[high for _, high in options.lengths(args.test_length or "")],
         **seeds,
         **settings,
     )
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
-    return given | ({} if args.task_option is None else {"task_options": dict(args.task_option)})
+    return {name: value for name, value in options.given(args).items() if name not in OF_CELLS}
 
 
 def _command(args: argparse.Namespace) -> str:
@@ -193,12 +215,22 @@ def _command(args: argparse.Namespace) -> str:
     axes = {
         name: value for name in ("budget", *AXES, "test_length", "seeds") if (value := getattr(args, name)) is not None
     }
-    settings = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
+    settings = _settings(args)
+    own = settings.pop("options", {})
     for name, value in {**axes, **settings}.items():
-        text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
-        words += [f"--{name.replace('_', '-')}", text]
-    for name, value in args.task_option or ():
-        words += ["--task-option", f"{name}={value}"]
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{name}")
+            continue
+        text = (
+            ":".join(map(str, value))
+            if isinstance(value, tuple)
+            else str(value)
+            if name in axes
+            else str(value).lower()
+        )
+        words += [options.option(name), text]
+    for name, value in own.items():
+        words += ["--option", f"{name}={value}"]
     return shlex.join(words)
 
 

@@ -1,132 +1,131 @@
-"""`steadygrad train`: one run, from its settings to its verdict."""
+"""`steadygrad train`: one run, from its settings to its result."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from . import arguments, verdict
+from . import options
 
 if TYPE_CHECKING:
-    from ..natural import NaturalConfig
-    from ..training import RunConfig
+    from ..experiments import Config, Result
 
-TASKS = (
-    "temporal-order, temporal-order-3bit, addition, multiplication, random-permutation, memorization-5bit or "
-    "memorization-20bit"
+DESCRIPTION = (
+    "Train a network on a synthetic task of the paper (or a problem of your own), until at most 1 % of 10,000 fresh sequences "
+    "is wrong; or a model of music or text, until its limits are reached."
 )
-DATA = "piano-midi, nottingham, musedata, jsb, ptb, text FILE or music FOLDER"
 EXAMPLES = """\
 examples:
   steadygrad train temporal-order --length 50:200 --seed 1 --out runs/order
   steadygrad train temporal-order --preset paper --algorithm sgd-c --out runs/clipped
   steadygrad train addition --lr 0.02 --alpha 4 --curriculum 20:30 --max-updates 100000 --out runs/addition
+  steadygrad train my_problem.py:Parity --length 50:200 --out runs/parity
   steadygrad train --config runs/order/config.json --seed 2 --out runs/order-2
   steadygrad train nottingham --algorithm sgd-cr --preset paper --out runs/nottingham
   steadygrad train ptb --ahead 5 --max-seconds 3600 --out runs/ptb
   steadygrad train text novel.txt --hidden 300 --out runs/novel
   steadygrad train music midi/ --time-step 0.25 --out runs/music
 """
+EXIT_CODES = {"interrupted": 130, "interrupted by SIGTERM": 143}
+CLOSED = 141
+"""Exit code where the reader of our output has closed it: 128 and SIGPIPE's number."""
 
 
-def add(subparsers: Any) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "train",
-        help="train a network on a task, on music or on text",
-        description=(
-            "Train a network on a synthetic task of the paper, until at most 1 % of 10,000 fresh sequences is wrong; or a "
-            "model of music or text, until its limits are reached."
-        ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("task", nargs="?", metavar="TASK", help=f"{TASKS}; or data: {DATA}")
-    parser.add_argument("path", nargs="?", metavar="PATH", help="your own text file, or folder of MIDI files")
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    from ..experiments import config
+
+    parser.add_argument("problem", nargs="?", metavar="PROBLEM", help=config.help_text("problem"))
+    parser.add_argument("path", nargs="?", metavar="PATH", help=config.help_text("path"))
+    parser.add_argument("--algorithm", metavar="NAME", help=config.help_text("algorithm"))
     parser.add_argument(
-        "--algorithm", metavar="NAME", help="sgd, sgd-c (clipping), sgd-r (Ω) or sgd-cr (both, the default)"
-    )
-    parser.add_argument(
-        "--preset", metavar="NAME", help="paper, proceedings or program (tasks alone), or steady (the default)"
+        "--preset",
+        metavar="NAME",
+        help="paper, proceedings, program, steady (the default) or fig7; for data sets paper or steady",
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run")
-    arguments.add_settings(parser)
-    arguments.add_display(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
+    options.add_settings(parser)
+    options.add_display(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train."""
-    from .. import natural, training
+    from .. import experiments
 
-    options: dict[str, Any] = {
-        "progress": arguments.progress(args),
-        "checkpoint_seconds": args.checkpoint_seconds,
-        "tensorboard": args.tensorboard,
-    }
     settings = config(args)
-    if isinstance(settings, natural.NaturalConfig):
-        return verdict.tell_natural(natural.run(settings, args.out, **options), settings, args.out)
-    return verdict.tell(training.run(settings, args.out, **options), args.out)
+    return tell(experiments.run(settings, args.out, **options.of_run(args)), settings, args.out)
 
 
-def config(args: argparse.Namespace) -> RunConfig | NaturalConfig:
+def config(args: argparse.Namespace) -> Config:
     """The settings that were asked for."""
-    from .. import natural, tasks
     from ..checks import one_of
+    from ..experiments import problem
+    from ..experiments.config import DRAWN, PROBLEMS
 
-    if args.config is None:
-        if args.task is None:
-            raise ValueError("TASK must be given, or --config FILE")
-        one_of("task", args.task, [*tasks.names(), *natural.NAMES])
-        return _preset(args)
-    if args.preset is not None:
-        raise ValueError("--preset must be left out with --config, which has all settings")
-    return _read(args)
-
-
-def _preset(args: argparse.Namespace) -> RunConfig | NaturalConfig:
-    from .. import natural, training
-
-    given = arguments.settings(args)
-    named = args.task, args.algorithm or "sgd-cr", args.preset or "steady"
-    if args.task in natural.NAMES:
-        _refuse(given, natural.NaturalConfig, args.task)
-        if args.path is not None:
-            given["path"] = args.path
-        return natural.preset(*named, **given)
-    if args.path is not None:
-        raise ValueError(f"PATH must be left out with {args.task!r}, whose sequences are drawn, not {args.path!r}")
-    _refuse(given, training.RunConfig, args.task)
-    return training.preset(*named, **given)
+    if args.config is not None:
+        if args.preset is not None:
+            raise ValueError("--preset must be left out with --config, which has all settings")
+        return _read(args)
+    if args.problem is None:
+        raise ValueError("PROBLEM must be given, or --config FILE")
+    if not problem.is_known(args.problem):
+        one_of("problem", args.problem, PROBLEMS)
+    if args.path is not None and problem.form(args.problem) == DRAWN:
+        raise ValueError(f"PATH must be left out with {args.problem!r}, whose sequences are drawn, not {args.path!r}")
+    return options.preset_of(args)
 
 
-def _read(args: argparse.Namespace) -> RunConfig | NaturalConfig:
-    from .. import natural, training
+def _read(args: argparse.Namespace) -> Config:
+    from ..experiments import Config, ConfigError
 
-    text = args.config.read_text(encoding="utf-8")
-    given = arguments.settings(args)
     try:
-        about_data = "data" in json.loads(text)
-    except (ValueError, TypeError):
-        about_data = False  # RunConfig will say what is wrong with it
-    if not about_data:
-        _refuse(given, training.RunConfig, "a task")
-        for name in ("task", "algorithm"):
-            if getattr(args, name) is not None:
-                given[name] = getattr(args, name)
-        return training.RunConfig.from_json(text).changed(**given)
-    _refuse(given, natural.NaturalConfig, "music and text")
-    for name, value in (("data", args.task), ("path", args.path), ("algorithm", args.algorithm)):
-        if value is not None:
-            given[name] = value
-    return natural.NaturalConfig.from_json(text).changed(**given)
+        found = Config.from_json(args.config.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{args.config} must be UTF-8 text, and is not ({error.reason} at byte {error.start:,})"
+        ) from error
+    except ConfigError as error:
+        raise ConfigError([f"{args.config}: {fault}" for fault in error.faults]) from error
+    typed = options.given(args)
+    options.refuse_others(typed, args.problem or found.problem)
+    others = {"problem": args.problem, "path": args.path, "algorithm": args.algorithm}
+    return found.changed(**typed, **{name: value for name, value in others.items() if value is not None})
 
 
-def _refuse(given: dict[str, Any], kind: type[Any], what: str) -> None:
-    arguments.refuse(given, kind.__dataclass_fields__, f"with {what!r}, which has no such setting")
+def tell(result: Result, config: Config, directory: Path) -> int:
+    """Print how the run ended and where it is; return the exit code."""
+    if result.interrupted:
+        code = EXIT_CODES.get(result.reason, CLOSED)
+        again = f"go on with: steadygrad resume {shlex.quote(str(directory))}"
+        why = result.reason.removeprefix("interrupted").strip(": ")
+        text = f"stopped after {result.total_updates:,} updates{f' ({why})' if why else ''}; {again}"
+        print(text, file=sys.stderr if code == CLOSED else sys.stdout)
+        return code
+    if result.solved is not None:
+        wrong = f"{100 * (result.error or 0):.2f} % wrong"
+        polished = result.total_updates - result.updates if result.solved else 0
+        more = f", and {polished:,} more to err less at longer lengths" if polished else ""
+        print(f"{result.verdict}{more} ({result.seconds:.0f} s); best weights: {wrong}")
+    else:
+        _tell_scores(result, directory)
+    print(f"everything is in {directory}")
+    return 0
+
+
+def _tell_scores(result: Result, directory: Path) -> None:
+    from ..experiments import files
+
+    counts = f"{result.epochs:,} epochs, {result.updates:,} updates ({result.seconds:.0f} s)"
+    print(f"ended ({result.reason}) after {counts}")
+    if result.best_epoch:
+        scores = "   ".join(f"{split} {getattr(result, split):.4f}" for split in ("train", "valid", "test"))
+        unit = (files.read_json(directory / files.DATA) or {}).get("unit", "")
+        print(f"best weights, of epoch {result.best_epoch}: {scores} {unit}")
+    else:
+        print("no weights are kept: there was no validation before")

@@ -2,7 +2,8 @@
 
     mirror → temporary file beside the target → size and sha256 → rename
 
-The rename is atomic, so a reader sees the verified file or none, whatever interrupts the download.
+The rename is atomic, so a reader sees the verified file or none, whatever interrupts the download. Written by hand: pooch knows
+no second mirror, reads a body of any length before it verifies it, and follows redirects from https to http.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 @contextlib.contextmanager
 def _bar(source: Source, progress: bool) -> Iterator[Callable[[int], None]]:
-    """What to call with the number of bytes of each block; it draws only where someone looks on."""
+    """What to call with the number of bytes of each block; it draws on a terminal only."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn

@@ -4,32 +4,35 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "gated.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
 
 namespace steadygrad {
 
-extern const Kernel float_baseline, double_baseline;
+extern const Kernel float_baseline, double_baseline, gated_float_baseline, gated_double_baseline;
 #if defined(SG_WITH_X86)
-extern const Kernel float_avx2, double_avx2, float_avx512, double_avx512;
+extern const Kernel float_avx2, double_avx2, gated_float_avx2, gated_double_avx2;
+extern const Kernel float_avx512, double_avx512, gated_float_avx512, gated_double_avx512;
 #endif
 
 namespace {
 
 enum Outcome : int { kDone = 0, kTokenOutOfRange = 1, kNoMemory = 2 };
 
-struct Choice { const Kernel *of_float, *of_double; };
+struct Choice { const Kernel *of_float, *of_double, *gated_of_float, *gated_of_double; };
 
 // STEADYGRAD_ISA asks for a lesser set than the machine's best, so that all of them can be tested on one machine.
 Choice choose() {
-  const Choice baseline = {&float_baseline, &double_baseline};
+  const Choice baseline = {&float_baseline, &double_baseline, &gated_float_baseline, &gated_double_baseline};
 #if defined(SG_WITH_X86)
   const char* wanted = std::getenv("STEADYGRAD_ISA");
   const auto allowed = [&](const char* name) { return !wanted || !*wanted || std::strcmp(wanted, name) == 0; };
   __builtin_cpu_init();
   if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return {&float_avx512, &double_avx512};
-  if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {&float_avx2, &double_avx2};
+    return {&float_avx512, &double_avx512, &gated_float_avx512, &gated_double_avx512};
+  if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {&float_avx2, &double_avx2, &gated_float_avx2, &gated_double_avx2};
 #endif
   return baseline;
 }
@@ -48,6 +51,7 @@ const bool kExpected = expect_large_blocks();
 const Choice kChoice = choose();
 
 const Kernel& kernel(int is_double) { return is_double ? *kChoice.of_double : *kChoice.of_float; }
+const Kernel& gated_kernel(int is_double) { return is_double ? *kChoice.gated_of_double : *kChoice.gated_of_float; }
 
 // Errors that have vanished below the smallest normal number cost a hundred times as much to multiply: they count as zero.
 class FlushTiny {
@@ -117,25 +121,7 @@ class Memory {
 };
 std::atomic<char*> Memory::kept_{nullptr};
 
-}  // namespace
-}  // namespace steadygrad
-
-using namespace steadygrad;
-
-#if defined(_WIN32)
-#define SG_API __declspec(dllexport)
-#else
-#define SG_API __attribute__((visibility("default")))
-#endif
-
-extern "C" {
-
-SG_API const char* steadygrad_isa() { return kernel(0).name; }
-SG_API int64_t steadygrad_problem_bytes() { return sizeof(Problem); }
-
-SG_API int steadygrad_forward(const Problem* problem, int is_double) {
-  const Problem& p = *problem;
-  const Kernel& k = kernel(is_double);
+int forward(const Kernel& k, const Problem& p) {
   if (p.tokens)
     for (int64_t i = 0; i < p.steps * p.batch; ++i)
       if (static_cast<uint64_t>(p.tokens[i]) >= static_cast<uint64_t>(p.inputs)) return kTokenOutOfRange;
@@ -157,14 +143,13 @@ SG_API int steadygrad_forward(const Problem* problem, int is_double) {
   return kDone;
 }
 
-SG_API int steadygrad_backward(const Problem* problem, int is_double) {
-  const Problem& p = *problem;
-  const Kernel& k = kernel(is_double);
-  int64_t bytes[5];
+// `plain` is the plain cell's kernel: Omega's factors are the same for every cell.
+int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
+  int64_t bytes[6];
   k.sizes_backward(p, bytes);
   const int64_t slices = count_slices(p), scratch = (k.scratch_bytes(p) + 63) / 64 * 64;
   const int64_t factors = p.alpha > 0 ? p.steps * p.batch * int64_t(sizeof(double)) : 0;
-  Memory memory({bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], factors, scratch * slices});
+  Memory memory({bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], factors, scratch * slices});
   if (!memory.ok()) return kNoMemory;
   Shared s = {};
   s.backward_hh = memory.take(bytes[0]);
@@ -172,6 +157,7 @@ SG_API int steadygrad_backward(const Problem* problem, int is_double) {
   s.errors = memory.take(bytes[2]);
   s.directions = memory.take(bytes[3]);
   s.partial = memory.take(bytes[4]);
+  s.forward_hh = memory.take(bytes[5]);
   s.factors = static_cast<double*>(memory.take(factors));
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
   k.pack_backward(p, s);
@@ -180,17 +166,47 @@ SG_API int steadygrad_backward(const Problem* problem, int is_double) {
     k.backward(p, s, slice, scratches + slice * scratch);
   });
   if (s.factors) {
-    const int64_t active = k.active_pairs(p);
+    const int64_t active = plain.active_pairs(p);
     s.share = active > 0 ? p.alpha / double(active) : 0.0;
   }
   if (p.grad_weight_hh || p.grad_weight_ih || p.grad_bias || p.grad_x) {
     Pool::run(slices, p.threads, [&](int64_t slice) {
       FlushTiny flush;
+      if (s.factors) plain.omega_factors(p, s, slice);
       k.weights(p, s, slice, scratches + slice * scratch);
     });
     k.reduce(p, s);
   }
   return kDone;
+}
+
+}  // namespace
+}  // namespace steadygrad
+
+using namespace steadygrad;
+
+#if defined(_WIN32)
+#define SG_API __declspec(dllexport)
+#else
+#define SG_API __attribute__((visibility("default")))
+#endif
+
+extern "C" {
+
+SG_API const char* steadygrad_isa() { return kernel(0).name; }
+SG_API int64_t steadygrad_problem_bytes() { return sizeof(Problem); }
+
+SG_API int64_t steadygrad_gated_bytes() { return sizeof(GatedProblem); }
+
+SG_API int steadygrad_forward(const Problem* problem, int is_double) { return forward(kernel(is_double), *problem); }
+SG_API int steadygrad_backward(const Problem* problem, int is_double) {
+  return backward(kernel(is_double), kernel(is_double), *problem);
+}
+SG_API int steadygrad_gated_forward(const GatedProblem* problem, int is_double) {
+  return forward(gated_kernel(is_double), *problem);
+}
+SG_API int steadygrad_gated_backward(const GatedProblem* problem, int is_double) {
+  return backward(gated_kernel(is_double), kernel(is_double), *problem);
 }
 
 }  // extern "C"

@@ -47,7 +47,7 @@ struct Problem {
 // the shapes alone, never on the number of threads: the same sums are added in the same order on any machine.
 constexpr int64_t kMostSlices = 16;
 
-inline int64_t count_slices(const Problem& p) {
+static inline int64_t count_slices(const Problem& p) {  // static: see vector.hpp
   const int64_t fewest_rows = p.hidden > 128 ? 16 : 8;  // a large matrix should be read for many rows at a time
   int64_t slices = 1;
   while (slices < kMostSlices && p.batch >= 2 * slices * fewest_rows) slices *= 2;
@@ -55,6 +55,7 @@ inline int64_t count_slices(const Problem& p) {
 }
 
 // What the slices of one call share, prepared once: weights packed for the products, partial gradients, Omega's factors.
+// The comments are the plain cell's; gated.cpp says what the gated cells keep where.
 struct Shared {
   void *forward_hh, *forward_ih;    // W_hh^T and W_ih^T in panels
   void *backward_hh, *backward_ih;  // W_hh and W_ih in panels
@@ -70,15 +71,23 @@ struct Shared {
 struct Kernel {
   const char* name;
   void (*sizes_forward)(const Problem&, int64_t bytes[3]);   // forward_hh, forward_ih, bias
-  void (*sizes_backward)(const Problem&, int64_t bytes[5]);  // backward_hh, backward_ih, errors, directions, partial
+  // backward_hh, backward_ih, errors, directions, partial, forward_hh
+  void (*sizes_backward)(const Problem&, int64_t bytes[6]);
   void (*pack_forward)(const Problem&, Shared&);
   void (*pack_backward)(const Problem&, Shared&);
   void (*forward)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*backward)(const Problem&, const Shared&, int64_t slice, void* scratch);
-  int64_t (*active_pairs)(const Problem&);
+  int64_t (*active_pairs)(const Problem&);  // these two serve every cell and are null in the gated cells' tables
+  void (*omega_factors)(const Problem&, const Shared&, int64_t slice);
   void (*weights)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*reduce)(const Problem&, const Shared&);
   int64_t (*scratch_bytes)(const Problem&);
 };
 
 }  // namespace steadygrad
+
+// The name of an instruction set's table: float_avx2, gated_float_avx2, …
+#define SG_TEXT_(x) #x
+#define SG_TEXT(x) SG_TEXT_(x)
+#define SG_JOIN_(a, b) a##b
+#define SG_JOIN(a, b) SG_JOIN_(a, b)

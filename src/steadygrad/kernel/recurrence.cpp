@@ -12,33 +12,18 @@
 
 #include "problem.hpp"
 #include "product.hpp"
+#include "slices.hpp"
 
 namespace steadygrad {
 namespace {
 
 enum class State { kBefore, kAfter, kLeaky };
 
-struct Slice {
-  int64_t first, rows;  // of the batch
-  Slice(const Problem& p, int64_t index) {
-    const int64_t slices = count_slices(p);
-    first = p.batch * index / slices;
-    rows = p.batch * (index + 1) / slices - first;
-  }
-};
-
-int64_t time_of(const Problem& p, int64_t step) { return p.reverse ? p.steps - 1 - step : step; }
-bool held(const Problem& p, int64_t time, int64_t row) { return p.lengths && time >= p.lengths[row]; }
-int64_t most_rows(const Problem& p) { return (p.batch + count_slices(p) - 1) / count_slices(p); }
-
 // With the loss at the last step alone, all of an error is what arrived: v_k is the error of step k - 1, and u_k need not be
 // stored beside it.
 bool errors_tell(const Problem& p) {
   return p.leak == 0 && p.convention != kProgram && !p.grad_output && !(p.clip_error < 1e300);
 }
-
-// Layers above this lay out the errors block by block before their outer products (product.hpp).
-constexpr int64_t kWide = 128;
 
 // Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
 // enough that both factors stay in the cache.
@@ -72,12 +57,13 @@ template <class T> void sizes_forward(const Problem& p, int64_t bytes[3]) {
   bytes[2] = padded<T>(p.hidden) * sizeof(T);
 }
 
-template <class T> void sizes_backward(const Problem& p, int64_t bytes[5]) {
+template <class T> void sizes_backward(const Problem& p, int64_t bytes[6]) {
   bytes[0] = p.hidden * padded<T>(p.hidden) * sizeof(T);
   bytes[1] = p.grad_x ? p.hidden * padded<T>(p.inputs) * sizeof(T) : 0;
   bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
   bytes[3] = p.alpha > 0 && !errors_tell(p) ? bytes[2] : 0;
   bytes[4] = count_slices(p) * Partial<T>::size(p) * sizeof(T);
+  bytes[5] = 0;
 }
 
 template <class T> int64_t scratch_bytes(const Problem& p) {
@@ -146,15 +132,6 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
     previous = output + at * H;
   }
   __builtin_memcpy(static_cast<T*>(p.last) + slice.first * H, previous, slice.rows * H * sizeof(T));
-}
-
-template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) {
-  Vector<T> sums = {};
-  for (int64_t j = 0; j < n; j += kWidth<T>) {
-    const Vector<T> value = row(j) * scale;
-    sums += value * value;
-  }
-  return double(sum<T>(sums)) / (double(scale) * double(scale));
 }
 
 template <class T, class Sigma, State state>
@@ -273,7 +250,8 @@ int64_t active_pairs(const Problem& p) {
   return active;
 }
 
-void omega_factors(const Problem& p, const Shared& s, const Slice& slice) {
+void omega_factors(const Problem& p, const Shared& s, int64_t index) {
+  const Slice slice(p, index);
   const bool paper = p.convention == kPaper;
   for (int64_t row = slice.first; row < slice.first + slice.rows; ++row) {
     const double bound = bound_of(p, row);
@@ -282,19 +260,6 @@ void omega_factors(const Problem& p, const Shared& s, const Slice& slice) {
       const double error = active ? p.error_sq[i] : 1.0, square = active ? p.back_sq[i] / error : 1.0;
       const double q = paper ? __builtin_sqrt(square) : square;
       s.factors[i] = s.share * (paper ? 2 * (q - 1) / (q * error) : 4 * (q - 1) / error);  // 0 where not active: q is 1
-    }
-  }
-}
-
-// The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
-// B. The step's row r is fetched by row(r)(j), a vector at a time.
-template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const auto fetch = row(r);
-    T* panel = panels;
-    for (int64_t first = 0; first < n; first += kPanel<T>, panel += all * kPanel<T>) {
-      const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
-      for (int64_t j = 0; j < width; j += kWidth<T>) store(panel + (at + r) * width + j, fetch(first + j));
     }
   }
 }
@@ -309,7 +274,6 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
   Partial<T> partial(p, s, index);
   __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T) - P * sizeof(T));
 
-  if (s.factors) omega_factors(p, s, slice);
   const int64_t steps_at_once = steps_of_chunk(p, R);
   T* room = H > kWide ? scratch + chunk_rows(p) * (widest<T>(p) + kWidth<T>) : nullptr;
   for (int64_t begin = 0; begin < p.steps; begin += steps_at_once) {
@@ -427,16 +391,12 @@ template <class T> void backward(const Problem& p, const Shared& s, int64_t inde
 
 template <class T> constexpr Kernel table(const char* name) {
   return {name,        sizes_forward<T>, sizes_backward<T>,   pack_forward<T>, pack_backward<T>,
-          forward<T>,  backward<T>,      active_pairs,        weights_of_slice<T>,
-          reduce<T>,   scratch_bytes<T>};
+          forward<T>,  backward<T>,      active_pairs,        omega_factors,
+          weights_of_slice<T>, reduce<T>, scratch_bytes<T>};
 }
 
 }  // namespace
 
-#define SG_TEXT_(x) #x
-#define SG_TEXT(x) SG_TEXT_(x)
-#define SG_JOIN_(a, b) a##b
-#define SG_JOIN(a, b) SG_JOIN_(a, b)
 extern const Kernel SG_JOIN(float_, SG_ISA);
 extern const Kernel SG_JOIN(double_, SG_ISA);
 const Kernel SG_JOIN(float_, SG_ISA) = table<float>(SG_TEXT(SG_ISA));

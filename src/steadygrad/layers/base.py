@@ -4,6 +4,10 @@ What is computed is in recurrence/; this file is what a user holds. A layer is a
 libraries find recurrent layers by that. It is not a torch.nn.RNN, GRU or LSTM, which torch.compile refuses to look into.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 from typing import Any, ClassVar
@@ -126,7 +130,7 @@ class RecurrentLayer(torch.nn.RNNBase):
         if not batched:
             output = output.squeeze(0 if self.batch_first else 1)
             last = tuple(part.squeeze(1) for part in last)
-        return output, last if len(last) > 1 else last[0]
+        return output, _alone(last)
 
     def _forward_packed(self, packed: PackedSequence, hx: Any, weight: Tensor) -> Any:
         tokens = not packed.data.is_floating_point()
@@ -140,7 +144,7 @@ class RecurrentLayer(torch.nn.RNNBase):
             last = tuple(part.index_select(1, packed.unsorted_indices) for part in last)
         data = pack_padded_sequence(output, lengths).data
         result = PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
-        return result, last if len(last) > 1 else last[0]
+        return result, _alone(last)
 
     def _layers(
         self, sequence: Tensor, state: State | None, lengths: Tensor | None, packed_lengths: Tensor | None
@@ -194,6 +198,9 @@ class RecurrentLayer(torch.nn.RNNBase):
         return given.to(self._weights(0)[1].dtype)
 
     def _check_input(self, input: Tensor, weight: Tensor, tokens: bool, packed: bool = False) -> None:
+        if input.layout is not torch.strided or input.is_nested:
+            kind = "a nested tensor" if input.is_nested else f"of layout {input.layout}"
+            raise WrongInputError(f"input must be a dense tensor, not {kind}: use to_dense() or a PackedSequence")
         if input.device != weight.device:
             raise WrongInputError(f"input must be on the layer's device, {weight.device}, not on {input.device}")
         if tokens:
@@ -225,6 +232,8 @@ class RecurrentLayer(torch.nn.RNNBase):
         for name, part in zip(("hx",) if parts == 1 else ("h0", "c0"), hx, strict=True):
             if tuple(part.shape) != wanted:
                 raise WrongInputError(f"{name} must be of shape {wanted} to fit the input, not {tuple(part.shape)}")
+            if part.layout is not torch.strided:
+                raise WrongInputError(f"{name} must be a dense tensor, not of layout {part.layout}: use to_dense()")
             if part.dtype != weight.dtype or part.device != weight.device:
                 raise WrongInputError(
                     f"{name} must be {weight.dtype} on {weight.device}, not {part.dtype} on {part.device}"
@@ -252,6 +261,12 @@ class RecurrentLayer(torch.nn.RNNBase):
             if getattr(self, name) != usual:
                 shown.append(f"{name}={getattr(self, name)!r}")
         return ", ".join(shown)
+
+
+def _alone(parts: State) -> Any:
+    """The last state as torch's layer gives it: a tensor, or the LSTM's pair."""
+    first, *rest = parts
+    return parts if rest else first
 
 
 def _described(value: Any) -> str:

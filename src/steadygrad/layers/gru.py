@@ -26,7 +26,8 @@ class GRU(RecurrentLayer):
         device, dtype: as in torch.nn.GRU.
 
     Shapes:
-        Input as for `steadygrad.RNN`: batched or not, a PackedSequence, or integer tokens. h0 as in torch.nn.GRU; zeros if not given.
+        Input as for `steadygrad.RNN`: batched or not, a PackedSequence, or integer tokens. h0 as in torch.nn.GRU; zeros if
+        not given.
 
     After a backward pass `flow` tells what it saw. `record = False` switches that off.
 

@@ -6,6 +6,8 @@ c' = f ⊙ c + i ⊙ g,  h' = o ⊙ tanh(c')
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .base import RecurrentLayer
@@ -21,15 +23,15 @@ class LSTM(RecurrentLayer):
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as in torch.nn.LSTM.
         proj_size: must be 0; torch.nn.LSTM has projections, this layer has not.
         alpha: the factor of Ω, at least 0. An attribute: change it between steps for a schedule. Keep clipping on with it.
-        omega: 'paper' compares norms; 'proceedings' and 'program' compare squared norms (regularizer.py). The state is (h, c), as one
-            vector.
+        omega: 'paper' compares norms; 'proceedings' and 'program' compare squared norms (regularizer.py). The state is (h, c),
+            as one vector.
         clip_error: each entry of the state's error is clipped to [−c, c] at every step on the way back.
         backend: 'auto', 'reference', 'torch' or 'native' (recurrence/run.py).
         device, dtype: as in torch.nn.LSTM.
 
     Shapes:
-        Input as for `steadygrad.RNN`: batched or not, a PackedSequence, or integer tokens. (h0, c0) as in torch.nn.LSTM; zeros if
-        not given.
+        Input as for `steadygrad.RNN`: batched or not, a PackedSequence, or integer tokens. (h0, c0) as in torch.nn.LSTM;
+        zeros if not given.
 
     After a backward pass `flow` tells what it saw. `record = False` switches that off.
 
@@ -85,6 +87,6 @@ class LSTM(RecurrentLayer):
         )
 
     # What torch.nn.LSTM's own forward pass calls, which an exported layer goes through (portable.py).
-    get_expected_cell_size = torch.nn.LSTM.get_expected_cell_size
-    check_forward_args = torch.nn.LSTM.check_forward_args
-    permute_hidden = torch.nn.LSTM.permute_hidden
+    get_expected_cell_size: Any = torch.nn.LSTM.get_expected_cell_size
+    check_forward_args: Any = torch.nn.LSTM.check_forward_args
+    permute_hidden: Any = torch.nn.LSTM.permute_hidden

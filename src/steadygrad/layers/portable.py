@@ -1,8 +1,13 @@
 """The layer as a graph of torch's own operations, for torch.export, ONNX and torch.jit.trace.
 
-An exported program must run where steadygrad is not installed, so no operator of ours is in it: where torch has the very layer it
-is torch's, else the steps are written out one by one. It is the network alone: without Ω, clipped errors or flow.
+An exported program must run where steadygrad is not installed, so no operator of ours is in it. Where torch has a layer that
+computes the same, that is taken; else the steps are written out one by one. It is the network alone: without Ω, clipped errors
+or flow.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
 
 from __future__ import annotations
 

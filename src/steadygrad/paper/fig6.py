@@ -177,9 +177,13 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
     axes.set_box_aspect((1.0, 1.0, 0.62), zoom=1.06)
     # Lifted by a hair, so that the lines lie on the surface and not in it.
     lift, until = 0.012, RELIEF_UPDATES + 1
-    for name, color, line, _ in LINES:
+    for name, color, _, _ in LINES:
         path, along = array[f"{name}_path"][:until], array[f"{name}_losses"][:until]
-        axes.plot(*path.T, along + lift, color=color, linestyle=line, linewidth=1.1, zorder=5)
+        # both begin alike: thin dashes with wide gaps let the plain line through
+        dashes = (
+            {"linestyle": "-", "linewidth": 1.8} if name == "plain" else {"linestyle": (0, (3, 4)), "linewidth": 0.9}
+        )
+        axes.plot(*path.T, along + lift, color=color, zorder=5, **dashes)
     path, along = array["plain_path"], array["plain_losses"] + lift
     for at, marker, color in ((0, "o", style.BLACK), (int(array["throw_step"]), "v", style.VERMILLION)):
         axes.scatter(*path[at], along[at], s=28, marker=marker, color=color, zorder=6)

@@ -47,15 +47,15 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
         `lengths` [L]; `solved`, `seeds` [3, L] (rows in the order of ALGORITHMS); `rate`, `low`, `high` [3, L], NaN
         where nothing was run.
 
-    >>> one = {"task": "temporal-order", "length": [50, 50], "algorithm": "sgd-cr", "result": {"solved": True}}
+    >>> one = {"problem": "temporal-order", "length": [50, 50], "algorithm": "sgd-cr", "result": {"solved": True}}
     >>> small = data([one])
     >>> small["lengths"].tolist(), small["solved"].tolist()
     ([50], [[0], [0], [1]])
     """
     verdicts: dict[tuple[str, int], list[bool]] = {}
     for record in records:
-        low, high = record["length"]
-        if record.get("result") and record["task"] == "temporal-order" and low == high:
+        low, high = record.get("length", (0, 1))
+        if record.get("result") and record["problem"] == "temporal-order" and low == high:
             verdicts.setdefault((record["algorithm"], low), []).append(record["result"]["solved"])
     lengths = sorted({length for algorithm, length in verdicts if algorithm in ALGORITHMS})
     rates = [[SuccessRate.of(verdicts.get((algorithm, length), ())) for length in lengths] for algorithm in ALGORITHMS]

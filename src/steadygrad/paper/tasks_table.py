@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from steadygrad.experiments.config import TASKS, Config
 from steadygrad.sweep.success import SuccessRate
-from steadygrad.tasks import names
-from steadygrad.training.config import RunConfig
 
 CLAIMS = {
     "temporal-order": "100 % with one model for 50–200; generalises up to 400 steps",
@@ -39,6 +38,7 @@ WITHOUT = {
 
 
 Key = tuple[str, tuple[int, int], str, str]
+SUCCESS: float = Config.model_fields["success"].default
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Row:
     """What is known of a task at some length, under a preset, by an algorithm.
 
     Attributes:
-        task, length, preset, algorithm: what was run; length is (low, high).
+        problem, length, preset, algorithm: what was run; length is (low, high).
         success: how many of the seeds solved it.
         updates, minutes: medians until the first success; None where no seed succeeded.
         errors: by length, the errors of the seeds that succeeded.
-        failed: how many cells came to no result.
+        failed: how many cells have no result.
         limit: the updates after which the others gave up.
         allowed: the share that may be wrong where a run counts as solved; of several, the largest.
     """
 
-    task: str
+    problem: str
     length: tuple[int, int]
     preset: str
     algorithm: str
@@ -65,7 +65,7 @@ class Row:
     errors: Mapping[int, list[float]] = field(default_factory=dict)
     failed: int = 0
     limit: int = 0
-    allowed: float = RunConfig.success
+    allowed: float = SUCCESS
 
     @property
     def label(self) -> str:
@@ -84,7 +84,7 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
         records: of `steadygrad.sweep.collect`.
 
     >>> result = {"solved": True, "updates": 9000, "seconds": 90.0}
-    >>> one = {"task": "addition", "length": [50, 200], "preset": "steady", "algorithm": "sgd-cr", "result": result,
+    >>> one = {"problem": "addition", "length": [50, 200], "preset": "steady", "algorithm": "sgd-cr", "result": result,
     ...        "generalisation": {"400": 0.004}}
     >>> row = rows([one])[0]
     >>> str(row.success), row.minutes, row.errors
@@ -92,18 +92,21 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for record in records:
+        if "length" not in record:  # of a data set
+            continue
         low, high = record["length"]
-        key = record["task"], (low, high), record["preset"], record["algorithm"]
+        key = record["problem"], (low, high), record["preset"], record["algorithm"]
         groups.setdefault(key, []).append(record)
     return [_row(*key, groups[key]) for key in sorted(groups, key=_order)]
 
 
 def _order(key: Key) -> tuple[Any, ...]:
-    task, length, preset, algorithm = key
-    return names().index(task), length, preset, list(WITHOUT).index(algorithm)
+    problem, length, preset, algorithm = key
+    place = TASKS.index(problem) if problem in TASKS else len(TASKS)
+    return place, problem, length, preset, list(WITHOUT).index(algorithm)
 
 
-def _row(task: str, length: tuple[int, int], preset: str, algorithm: str, records: list[Mapping[str, Any]]) -> Row:
+def _row(problem: str, length: tuple[int, int], preset: str, algorithm: str, records: list[Mapping[str, Any]]) -> Row:
     ended = [record for record in records if record["result"] is not None]
     solved = [record for record in ended if record["result"]["solved"]]
     errors: dict[int, list[float]] = {}
@@ -112,7 +115,7 @@ def _row(task: str, length: tuple[int, int], preset: str, algorithm: str, record
             errors.setdefault(int(tested), []).append(error)
     gave_up = [record["result"]["updates"] for record in ended if not record["result"]["solved"]]
     return Row(
-        task,
+        problem,
         length,
         preset,
         algorithm,
@@ -122,5 +125,5 @@ def _row(task: str, length: tuple[int, int], preset: str, algorithm: str, record
         dict(sorted(errors.items())),
         len(records) - len(ended),
         max(gave_up, default=0),
-        max(record.get("config", {}).get("success", RunConfig.success) for record in records),
+        max(record.get("config", {}).get("success", SUCCESS) for record in records),
     )

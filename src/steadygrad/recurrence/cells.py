@@ -6,9 +6,9 @@
     LSTM    i, f, o = sigm(p + W_hh h + b_hh),  g = tanh(p_g + W_hg h + b_hg)
             c' = f ⊙ c + i ⊙ g,  h' = o ⊙ tanh(c')
 
-The state is a tuple: (h,), or (h, c) for the LSTM. Gates lie in torch's order. The oracle, the generic path and the analysis compute
-with these; bptt.py, gated_bptt.py and the kernel have the same equations and their derivatives by hand, and are tested against
-them.
+The state is a tuple: (h,), or (h, c) for the LSTM. Gates lie in torch's order. The oracle, the generic path and the analysis
+compute with these; bptt.py, gated_bptt.py and the kernel have the same equations and their derivatives by hand, and are tested
+against them.
 """
 
 from __future__ import annotations

@@ -10,9 +10,13 @@ alone), p = tanh(c'):
 
     dW_hh = Σ_k (G_k + α P_k) ⊗ h_{k−1} + α G_k ⊗ w_k,     w_k = φ_k v_k     (φ: regularizer.factors)
 
-P is what Ω says to the gates: the derivative of v in W_hh, where the gates depend on it too (`_omega_of_gru`, `_omega_of_lstm`).
-It needs one product more, Γ = w W_hhᵀ over all steps at once, and no recurrence. A step past a sequence's length holds its state.
+P is Ω's derivative through the gates: v depends on W_hh also because the gates do (`_omega_of_gru`, `_omega_of_lstm`). It needs
+one more product, Γ = w W_hhᵀ over all steps at once, and no recurrence. A step past a sequence's length holds its state.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
 
 from __future__ import annotations
 
@@ -172,7 +176,8 @@ class _Sweep:
     def _lstm(self, time: int, error: State) -> State:
         e_h, e_c = error
         i, f, g, o = self.gates[time].chunk(4, -1)
-        assert self.saved.memory is not None and self.before_c is not None
+        assert self.saved.memory is not None
+        assert self.before_c is not None
         p = self.saved.memory[time].tanh()
         d = e_c + e_h * o * (1 - p * p)
         delta = self.deltas[time]
@@ -188,29 +193,28 @@ def _square(parts: Tensor) -> Tensor:
 
 
 def _on(mask: Tensor | float, like: Tensor) -> Tensor | float:
-    return mask if isinstance(mask, float) else mask.to(like.device)
+    return mask.to(like.device) if isinstance(mask, Tensor) else mask
 
 
 def _omega_gradient(saved: Saved, sweep: _Sweep, options: Options) -> Tensor:
     """∂⁺Ω/∂W_hh = Σ P ⊗ h + G ⊗ w, over all pairs."""
-    assert sweep.measured is not None and sweep.errors is not None and sweep.back is not None
+    assert sweep.measured is not None
+    assert sweep.back is not None
     factors = regularizer.factors(sweep.measured[0], sweep.measured[1], options.convention).unsqueeze(-1)
     # In two halves: the factor alone may leave float32 where v is tiny or huge; its root does not.
     root = factors.abs().sqrt()
     first, second = root.to(sweep.back.dtype), (factors.sign() * root).to(sweep.back.dtype)
     w = [part * first * second for part in sweep.back]
     gamma = w[0] @ saved.weight_hh.T
-    if options.mode == "GRU":
-        said = _omega_of_gru(gamma, w[0], sweep)
-    else:
-        said = _omega_of_lstm(gamma, w[1], sweep)
-    left = said.flatten(0, 1).T @ sweep.before_h.flatten(0, 1)
+    through_gates = _omega_of_gru(gamma, w[0], sweep) if options.mode == "GRU" else _omega_of_lstm(gamma, w[1], sweep)
+    left = through_gates.flatten(0, 1).T @ sweep.before_h.flatten(0, 1)
     return left.addmm_(sweep.deltas.flatten(0, 1).T, w[0].flatten(0, 1))
 
 
 def _omega_of_gru(gamma: Tensor, w: Tensor, sweep: _Sweep) -> Tensor:
     """P [T, B, 3 H]: v = e z + G W_hh differentiated through r, z, n and m, back to W_hh h."""
-    assert sweep.errors is not None and sweep.saved.memory is not None
+    assert sweep.errors is not None
+    assert sweep.saved.memory is not None
     e, h, m = sweep.errors[0], sweep.before_h, sweep.saved.memory
     r, z, n = sweep.gates.chunk(3, -1)
     to_r, to_z, to_m = gamma.chunk(3, -1)
@@ -226,7 +230,9 @@ def _omega_of_gru(gamma: Tensor, w: Tensor, sweep: _Sweep) -> Tensor:
 
 def _omega_of_lstm(gamma: Tensor, w_c: Tensor, sweep: _Sweep) -> Tensor:
     """P [T, B, 4 H]: v_h = G W_hh and v_c = d f differentiated through i, f, g, o and c', back to W_hh h."""
-    assert sweep.errors is not None and sweep.saved.memory is not None and sweep.before_c is not None
+    assert sweep.errors is not None
+    assert sweep.saved.memory is not None
+    assert sweep.before_c is not None
     (e_h, e_c), c = sweep.errors, sweep.before_c
     i, f, g, o = sweep.gates.chunk(4, -1)
     to_i, to_f, to_g, to_o = gamma.chunk(4, -1)

@@ -33,7 +33,8 @@ class Memory:
             tensor = tensor.detach().resolve_neg().contiguous()
             self._kept.append(tensor)
         found = tensor.data_ptr()
-        if found == 0 or tensor.untyped_storage().nbytes() < tensor.nbytes:
+        bytes_left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size()
+        if found == 0 or bytes_left < tensor.nbytes:
             if tensor.numel() == 0:
                 return found
             if not tensor._is_zerotensor():

@@ -21,7 +21,7 @@ from .options import Given, Gradients, Options, Saved, Wanted
 
 _SUFFIXES = (".so", ".dylib", ".dll")
 _NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}
-_CONVENTIONS = {"paper": 0, "program": 1, "proceedings": 2}
+CONVENTIONS = {"paper": 0, "program": 1, "proceedings": 2}
 _TOKEN_OUT_OF_RANGE, _NO_MEMORY = 1, 2
 
 HOW_TO_GET_IT = (
@@ -30,27 +30,38 @@ HOW_TO_GET_IT = (
 )
 
 
+FIELDS: list[tuple[str, Any]] = [
+    *[(name, c_int64) for name in ("steps", "batch", "hidden", "inputs")],
+    ("nonlinearity", c_int32),
+    ("reverse", c_int32),
+    ("leak", c_double),
+    ("threads", c_int64),
+    *[(name, c_void_p) for name in ("lengths", "x", "tokens", "h0", "weight_ih", "weight_hh", "bias_ih", "bias_hh")],
+    ("output", c_void_p),
+    ("activation", c_void_p),
+    ("last", c_void_p),
+    ("convention", c_int64),
+    ("alpha", c_double),
+    ("clip_error", c_double),
+    *[(name, c_void_p) for name in ("grad_output", "grad_last", "grad_x", "grad_h0", "grad_weight_ih")],
+    *[(name, c_void_p) for name in ("grad_weight_hh", "grad_bias", "error_sq", "back_sq")],
+]
+"""Of steadygrad::Problem (kernel/problem.hpp), one by one."""
+
+
 class _Problem(ctypes.Structure):
-    """Mirror of steadygrad::Problem, field by field."""
+    """Mirror of steadygrad::Problem."""
+
+    _fields_ = FIELDS
+
+
+class GatedProblem(ctypes.Structure):
+    """Mirror of steadygrad::GatedProblem (kernel/gated.hpp): the fields of steadygrad::Problem, then its own."""
 
     _fields_ = [
-        *[(name, c_int64) for name in ("steps", "batch", "hidden", "inputs")],
-        ("nonlinearity", c_int32),
-        ("reverse", c_int32),
-        ("leak", c_double),
-        ("threads", c_int64),
-        *[
-            (name, c_void_p)
-            for name in ("lengths", "x", "tokens", "h0", "weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        ],
-        ("output", c_void_p),
-        ("activation", c_void_p),
-        ("last", c_void_p),
-        ("convention", c_int64),
-        ("alpha", c_double),
-        ("clip_error", c_double),
-        *[(name, c_void_p) for name in ("grad_output", "grad_last", "grad_x", "grad_h0", "grad_weight_ih")],
-        *[(name, c_void_p) for name in ("grad_weight_hh", "grad_bias", "error_sq", "back_sq")],
+        *FIELDS,
+        ("gates", c_int64),
+        *[(name, c_void_p) for name in ("c0", "memory", "last_c", "grad_last_c", "grad_c0", "grad_bias_hh")],
     ]
 
 
@@ -62,11 +73,20 @@ def library() -> ctypes.CDLL | None:
         if not path.exists():
             continue
         found = ctypes.CDLL(str(path))
+        if not hasattr(found, "steadygrad_gated_bytes"):  # left over from an earlier version
+            continue
         found.steadygrad_isa.restype = ctypes.c_char_p
-        found.steadygrad_problem_bytes.restype = c_int64
-        for call in (found.steadygrad_forward, found.steadygrad_backward):
-            call.argtypes, call.restype = [ctypes.POINTER(_Problem), c_int], c_int
-        if found.steadygrad_problem_bytes() == ctypes.sizeof(_Problem):  # else: left over from another version
+        sizes = (found.steadygrad_problem_bytes, found.steadygrad_gated_bytes)
+        for size in sizes:
+            size.restype = c_int64
+        for call, problem in (
+            (found.steadygrad_forward, _Problem),
+            (found.steadygrad_backward, _Problem),
+            (found.steadygrad_gated_forward, GatedProblem),
+            (found.steadygrad_gated_backward, GatedProblem),
+        ):
+            call.argtypes, call.restype = [ctypes.POINTER(problem), c_int], c_int
+        if [size() for size in sizes] == [ctypes.sizeof(_Problem), ctypes.sizeof(GatedProblem)]:
             return found
     return None
 
@@ -95,7 +115,7 @@ def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
         problem.bias_ih = memory.address("bias_ih", bias_ih, (hidden,), dtype)
         problem.bias_hh = memory.address("bias_hh", bias_hh, (hidden,), dtype)
     problem.last = memory.address("last", last, last.shape, dtype)
-    _call("steadygrad_forward", problem, dtype)
+    call("steadygrad_forward", problem, dtype)
     return saved, (last,)
 
 
@@ -113,7 +133,7 @@ def backward(
     problem.grad_output = memory.address("grad_output", grad_output, output.shape, weight_hh.dtype)
     problem.grad_last = memory.address("grad_last", grad_last[0], (1, *output.shape[1:]), weight_hh.dtype)
     problem.alpha = options.alpha if wanted.weight_hh else 0.0
-    problem.convention = _CONVENTIONS[options.convention]
+    problem.convention = CONVENTIONS[options.convention]
     problem.clip_error = math.inf if options.clip_error is None else options.clip_error
 
     (steps, batch, *_), hidden, dtype = inputs.shape, problem.hidden, weight_hh.dtype
@@ -122,7 +142,7 @@ def backward(
         measured = torch.empty(2, batch, steps, dtype=torch.float64)
     if measured is not None:
         problem.error_sq = memory.address("measured", measured, (2, batch, steps), torch.float64)
-        problem.back_sq = problem.error_sq + 8 * steps * batch
+        problem.back_sq = memory.address("measured", measured[1], (batch, steps), torch.float64)
     grads = Gradients(
         torch.empty(inputs.shape, dtype=dtype) if wanted.inputs else None,
         torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,
@@ -131,10 +151,10 @@ def backward(
         torch.empty(hidden, dtype=dtype) if wanted.bias else None,
         measured,
     )
-    problem.grad_x, problem.grad_h0 = _made(grads.inputs), _made(grads.h0)
-    problem.grad_weight_ih, problem.grad_weight_hh = _made(grads.weight_ih), _made(grads.weight_hh)
-    problem.grad_bias = _made(grads.bias)
-    _call("steadygrad_backward", problem, dtype)
+    problem.grad_x, problem.grad_h0 = made(grads.inputs), made(grads.h0)
+    problem.grad_weight_ih, problem.grad_weight_hh = made(grads.weight_ih), made(grads.weight_hh)
+    problem.grad_bias = made(grads.bias)
+    call("steadygrad_backward", problem, dtype)
     return grads
 
 
@@ -159,15 +179,18 @@ def _problem(saved: Saved, options: Options, memory: Memory) -> _Problem:
     )
 
 
-def _made(tensor: Tensor | None) -> int | None:
+def made(tensor: Tensor | None) -> int | None:
     """The address of a tensor that was made for this call alone."""
     return None if tensor is None else tensor.data_ptr()
 
 
-def _call(name: str, problem: _Problem, dtype: torch.dtype) -> None:
+def call(name: str, problem: Any, dtype: torch.dtype) -> None:
+    """Runs one function of the kernel; its outcome, where it failed, as an exception."""
     kernel = library()
     if kernel is None:
         raise RuntimeError(HOW_TO_GET_IT)
+    if dtype not in (torch.float32, torch.float64):
+        raise RuntimeError(f"backend='native' computes in torch.float32 or torch.float64, not in {dtype}")
     outcome = getattr(kernel, name)(ctypes.byref(problem), int(dtype == torch.float64))
     if outcome == _TOKEN_OUT_OF_RANGE:
         raise IndexError(f"input holds a token outside 0 … {problem.inputs - 1} (input_size is {problem.inputs})")

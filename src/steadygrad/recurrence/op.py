@@ -61,11 +61,11 @@ def recurrence(
     options = Options(nonlinearity, leak, reverse, alpha.item(), convention, clip_error, mode)
     given = Given(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, c0)
     saved, last = _engine(mode, backend).forward(given, options)
-    h, c = (*last, None)[:2]
+    last_c = last[1] if len(last) > 1 else None
     c, activation, memory = (
-        saved.output.new_empty(0) if each is None else each for each in (c, saved.activation, saved.memory)
+        saved.output.new_empty(0) if each is None else each for each in (last_c, saved.activation, saved.memory)
     )
-    return saved.output, h, c, activation, memory
+    return saved.output, last[0], c, activation, memory
 
 
 @cast(Any, recurrence).register_fake

@@ -19,8 +19,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ..flow import Recorder
 from .. import regularizer
+from ..flow import Recorder
 from . import cells, fault, nonlinearity, stepwise
 from .options import Given, Options
 

@@ -10,10 +10,14 @@ differentiate, trace or transform: tensor subclasses, dispatch modes, torch.func
 without what it watches), a second derivative and batched gradients (the backward pass is computed by the oracle).
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 import contextlib
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -21,7 +25,7 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, op, oracle
+from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, strange
 from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
@@ -30,8 +34,15 @@ ENGINES: dict[tuple[str, str], ModuleType] = {
     ("RNN", "torch"): bptt,
     ("RNN", "native"): native,
     ("GRU", "torch"): gated_bptt,
+    ("GRU", "native"): native_gated,
     ("LSTM", "torch"): gated_bptt,
+    ("LSTM", "native"): native_gated,
 }
+
+NO_OMEGA_HERE = (
+    "alpha must be 0 and clip_error None under torch.func, vmap and forward-mode derivatives: Ω is a part of backward(), "
+    "which they do not call"
+)
 
 NATIVE_UNITS = 1024
 """`auto` leaves larger layers to torch's own matrix products: measured by benchmarks/crossover.py, the kernel is quicker up
@@ -43,7 +54,7 @@ def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
     if backend == "native" and not native.is_built():
         raise RuntimeError(native.HOW_TO_GET_IT)
     if backend in ("auto", "native"):
-        fits = (mode, "native") in ENGINES and weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
+        fits = weight_hh.is_cpu and weight_hh.dtype in (torch.float32, torch.float64)
         small = backend == "native" or weight_hh.shape[1] <= NATIVE_UNITS
         return "native" if fits and small and native.is_built() else "torch"
     return backend
@@ -60,7 +71,7 @@ def is_autocast(tensor: Tensor) -> bool:
 def is_exporting() -> bool:
     """Whether the layer is being exported or traced, so that a program of torch's own operations is wanted."""
     exporting: Any = getattr(torch.compiler, "is_exporting", None)
-    return torch.jit.is_tracing() or (exporting is not None and exporting())
+    return cast(Any, torch.jit).is_tracing() or (exporting is not None and exporting())
 
 
 def run(
@@ -79,18 +90,21 @@ def run(
     """
     _check_fit(given, options)
     chosen = choose(backend, given.weight_hh, options.mode)
-    if is_exporting():
+    if is_exporting() or given.inputs.shape[1] == 0:  # an empty batch: no error to measure, gradients of 0
         return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
-    if torch.compiler.is_compiling() and chosen != "reference":
+    if torch.compiler.is_compiling():
+        if chosen == "reference":
+            return _by_oracle_uncompiled(given, options, recorder)
         return op.run(given, options, recorder, chosen)
-    if _is_transformed():
+    if is_transformed():
         if options.alpha > 0 or options.clip_error is not None:
-            raise RuntimeError(
-                "alpha must be 0 and clip_error None under torch.func, vmap and forward-mode derivatives: "
-                "Ω is a part of backward(), which they do not call"
-            )
+            raise RuntimeError(NO_OMEGA_HERE)
         return oracle.run(given, options, None)
-    if chosen == "reference" or not _is_ordinary(given):
+    if not strange.are_ordinary(given):
+        return oracle.run(given, *strange.what_is_left(given, options, recorder))
+    if chosen != "native":  # which looks at every address itself
+        strange.check_storage(given)
+    if chosen == "reference" or strange.is_watched():
         return oracle.run(given, options, recorder)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
@@ -99,17 +113,18 @@ def run(
     return output, tuple(last)
 
 
-_ORDINARY = frozenset((Tensor, torch.nn.Parameter, NoneType))
-_dispatch_modes: Any = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)  # pyright: ignore[reportPrivateUsage]
 _functorch: Any = getattr(torch._C, "_functorch", None)  # pyright: ignore[reportPrivateUsage]
 
 
-def _is_ordinary(given: Given) -> bool:
-    """Whether all tensors hold their numbers themselves, and nobody watches or replaces torch's operations."""
-    return _dispatch_modes() == 0 and all(type(each) in _ORDINARY for each in given)
+@cast(Any, torch)._disable_dynamo
+def _by_oracle_uncompiled(
+    given: Given, options: Options, recorder: Recorder | None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The reference is a loop with hooks, which no compiler looks into: the graph is cut here."""
+    return oracle.run(given, options._replace(alpha=float(options.alpha)), recorder)
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether torch.func, vmap or forward-mode differentiation is at work."""
     if _functorch is not None and _functorch.peek_interpreter_stack() is not None:
         return True
@@ -118,9 +133,15 @@ def _is_transformed() -> bool:
 
 def _is_batched(grads: tuple[Tensor | None, ...]) -> bool:
     """Whether these are the gradients of several losses at once (`is_grads_batched`, vmap over backward)."""
-    if _functorch is None or _functorch.peek_interpreter_stack() is None:
+    if _functorch is None:
         return False
-    return any(grad is not None and _functorch.is_batchedtensor(grad) for grad in grads)
+    # `is_grads_batched` has a kind of batched tensor of its own, apart from vmap's.
+    inside_vmap = _functorch.peek_interpreter_stack() is not None
+    return any(
+        grad is not None
+        and (_functorch.is_legacy_batchedtensor(grad) or (inside_vmap and _functorch.is_batchedtensor(grad)))
+        for grad in grads
+    )
 
 
 def _check_fit(given: Given, options: Options) -> None:
@@ -157,9 +178,8 @@ class _Recurrence(torch.autograd.Function):
         given = Given(*tensors)
         saved: Saved
         saved, last = engine.forward(given, options)
-        # The output may be changed in place by whoever gets it. An alias shares its version counter and no graph: a changed
-        # output is noticed, and computed again. Where somebody keeps saved tensors elsewhere (checkpoints, off-loading), it goes
-        # with the others.
+        # The user may change the output in place. An alias shares its version counter and no graph: a changed output is
+        # noticed, and computed again. Where hooks keep saved tensors elsewhere (checkpoints, off-loading), it goes with them.
         keeps_itself = not _saved_tensors_are_kept_elsewhere()
         ctx.output = saved.output.detach() if keeps_itself else None
         ctx.version = None if saved.output.is_inference() else saved.output._version
@@ -172,13 +192,21 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         *tensors, activation, memory, output = ctx.saved_tensors
         given, options, recorder, needs = Given(*tensors), ctx.options, ctx.recorder, ctx.needs_input_grad
-        if torch.is_grad_enabled() or _is_batched(grads):
-            return (*_by_oracle(given, options, recorder, grads, needs), None, None, None)
+        batched = _is_batched(grads)
+        if batched and options.alpha > 0:
+            raise RuntimeError(
+                "alpha must be 0 for batched gradients (is_grads_batched, vmap): Ω is about the errors of one loss"
+            )
+        if batched or torch.is_grad_enabled():
+            return (*_by_oracle(given, options, None if batched else recorder, grads, needs), None, None, None)
         if output is None:
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
         with _plainly(given.weight_hh):
-            if output is None or output._version != ctx.version:  # a second backward pass, or changed in place
+            if ctx.engine is not native:
+                strange.check_storage(given)
+            # A second backward pass; or the output was changed in place, or its storage freed, by whoever got it.
+            if output is None or output._version != ctx.version or not strange.holds_its_numbers(output):
                 output = ctx.engine.forward(given, options)[0].output
             inputs, h0, weight_ih, weight_hh, _, _, lengths, c0 = given
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
@@ -191,7 +219,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _saved_tensors_are_kept_elsewhere() -> bool:
-    ask: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # pyright: ignore[reportPrivateUsage]
+    ask: Any = getattr(cast(Any, torch._C)._autograd, "_top_saved_tensors_default_hooks", None)
     return ask is None or ask(False) is not None
 
 
@@ -199,24 +227,27 @@ def _by_oracle(
     given: Given, options: Options, recorder: Recorder | None, grads: tuple[Tensor | None, ...], needs: Any
 ) -> list[Tensor | None]:
     """The gradients of `given`, as functions of it and of `grads` that can be differentiated again."""
-    again = torch.is_grad_enabled()
+    again, needs = torch.is_grad_enabled(), needs[: len(given)]
     with torch.enable_grad():
         # Aliases: where one of them was computed from another, the way between them is not a part of this pass.
-        aliases = Given(*(each if each is None or not need else each.view_as(each) for each, need in zip(given, needs)))
+        tensors: Any = [
+            each if each is None or not need else each.view_as(each) for each, need in zip(given, needs, strict=True)
+        ]
+        aliases = Given(*tensors)
         output, last = oracle.run(aliases, options, recorder)
         reached = [index for index, grad in enumerate(grads) if grad is not None]
-        results, leaves = (output, *last), [each for each, need in zip(aliases, needs) if need]
+        results, leaves = (output, *last), [each for each, need in zip(tensors, needs, strict=True) if need]
         if not reached:
             return [None] * len(given)
-        found = torch.autograd.grad(
+        found: Any = torch.autograd.grad(
             [results[index] for index in reached],
             leaves,
-            [grads[index] for index in reached],
+            cast(Any, [grads[index] for index in reached]),
             create_graph=again,
             allow_unused=True,
         )
     each_found = iter(found)
-    return [next(each_found) if need else None for _, need in zip(given, needs)]
+    return [next(each_found) if need else None for need in needs]
 
 
 _NOTHING = contextlib.nullcontext()

@@ -11,6 +11,10 @@ Two identities per step watch the backward pass. One stands behind a step and se
 a part of the state beside h', so its way into h' within the step is not counted twice.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -150,7 +154,7 @@ class _Tape:
             after = self.step(inputs, before, parameters)
             self._check_repeated(after, pairs)
             errors = tuple(torch.cat([self.errors[index][part] for index in pairs]) for part in range(len(after)))
-            back = torch.autograd.grad(after, before, errors, create_graph=True, allow_unused=True)
+            back: Any = torch.autograd.grad(after, before, errors, create_graph=True, allow_unused=True)
             # With dΩ = Σ φ_k v_k · dv_k (regularizer.py), θ gets Σ (∂v/∂θ)ᵀ φ v, and φ v is held constant.
             terms = [
                 (
@@ -162,7 +166,7 @@ class _Tape:
             total = torch.stack(terms).sum() if terms else factors.new_zeros(())
             if not total.requires_grad:
                 return [torch.zeros_like(each) for each in self.recurrent]
-            found = torch.autograd.grad(total, parameters, allow_unused=True)
+            found: Any = torch.autograd.grad(total, parameters, allow_unused=True)
         return [
             torch.zeros_like(each) if grad is None else self.options.alpha * grad
             for each, grad in zip(self.recurrent, found, strict=True)

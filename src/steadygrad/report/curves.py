@@ -1,16 +1,15 @@
-"""How runs learned: error, loss, gradient norm, Ω, ρ and horizon of one run, or the errors of all runs of a sweep."""
+"""How runs learned: the curves of one run against updates, or those of all runs of a sweep."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steadygrad.experiments import files
 from steadygrad.paper import style
-from steadygrad.training import files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,70 +18,73 @@ if TYPE_CHECKING:
 COLORS = {"sgd": style.GREY, "sgd-c": style.ORANGE, "sgd-r": style.PURPLE, "sgd-cr": style.BLUE}
 PANELS = {
     "error": ("sequences answered wrong", "linear"),
+    "valid": ("score (train and validation)", "linear"),
     "loss": ("training loss", "log"),
     "gradient_norm": ("gradient norm before clipping", "log"),
     "omega": (r"$\Omega$", "log"),
     "spectral_radius": (r"$\rho(W_\mathrm{rec})$", "linear"),
     "horizon": ("horizon (steps)", "linear"),
 }
+"""Of `error` and `valid` a run has one."""
+BESIDE = {
+    "gradient_norm": ("gradient_norm_max", "largest", style.VERMILLION),
+    "horizon": ("high", "longest length", style.GREY),
+    "valid": ("train", "train", style.GREY),
+}
+"""A second curve in a panel: its column, its label, its colour."""
 ACROSS = 3
+FEW = 20
 
 
-NAMES = ("updates", *PANELS, "gradient_norm_max", "high", "seconds")
-
-
-def metrics(directory: Path, names: Sequence[str] = NAMES) -> dict[str, Any]:
-    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite.
+def metrics(directory: Path) -> dict[str, Any]:
+    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured.
 
     Args:
         directory: the run's folder.
-        names: of the columns.
     """
-    path = Path(directory) / files.METRICS
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{directory} must be the folder of a run, and holds no {path.name}") from None
-    lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+    lines = files.read_lines(Path(directory) / files.METRICS)
+    names = [name for name in (lines[0] if lines else {"updates": 0}) if name != "errors"]
     return {
-        name: np.array([np.nan if line[name] is None else line[name] for line in lines], dtype=float) for name in names
+        name: np.array([np.nan if line.get(name) is None else line[name] for line in lines], dtype=float)
+        for name in names
     }
 
 
-def draw_run(seen: Mapping[str, Any]) -> Figure:
-    """Six panels of one run, from its `metrics`."""
+def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
+    """Six panels of one run.
+
+    Args:
+        seen: of `metrics`.
+        score: what `train` and `valid` of a data set are measured in.
+    """
     with style.look():
         figure = style.blank(7.4, 4.2)
         panels = figure.subplots(2, ACROSS, sharex=True)
-        for axes, (name, (title, scale)) in zip(panels.flat, PANELS.items(), strict=True):
-            axes.plot(seen["updates"], _drawable(seen[name], scale), color=style.BLUE, linewidth=1.2)
-            axes.set_title(title)
-            axes.set_yscale(scale)
-            _updates(axes)
-            if scale == "log":
+        shown = {name: about for name, about in PANELS.items() if name in seen}
+        for axes, (name, (title, scale)) in zip(panels.flat, shown.items(), strict=True):
+            _line(
+                axes, seen["updates"], _drawable(seen[name], scale), style.BLUE, "validation" if name == "valid" else ""
+            )
+            axes.set_title(score if name == "valid" and score else title)
+            beside, label, color = BESIDE.get(name, ("", "", ""))
+            if beside in seen:
+                _line(axes, seen["updates"], _drawable(seen[beside], scale), color, label, 0.9)
+                axes.legend(loc="best")
+            if scale == "log" and np.isfinite(_drawable(seen[name], scale)).any():
+                axes.set_yscale("log")
                 _decades(axes)
-        error, _, norm, _, radius, horizon = panels.flat
-        _share(error)
-        norm.plot(
-            seen["updates"],
-            _drawable(seen["gradient_norm_max"], "log"),
-            color=style.VERMILLION,
-            linewidth=0.8,
-            label="largest",
-        )
-        norm.legend(loc="best")
-        radius.axhline(1.0, color=style.BLACK, linewidth=0.8)
-        horizon.plot(
-            seen["updates"], seen["high"], color=style.GREY, linewidth=0.9, linestyle="--", label="longest length"
-        )
-        horizon.legend(loc="best")
+            if name == "error":
+                _share(axes)
+            if name == "spectral_radius":
+                axes.axhline(1.0, color=style.BLACK, linewidth=0.8)
+            _updates(axes)
         for axes in panels[1]:
             axes.set_xlabel("updates")
     return figure
 
 
 def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
-    """The error of every run against updates, a panel for each kind.
+    """The error, or the validation, of every run against updates, a panel for each kind.
 
     Args:
         runs: (title of the panel, algorithm, `metrics` of the run).
@@ -92,23 +94,34 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
     down = -(-len(titles) // across)
     with style.look():
         figure = style.blank(7.4 if across > 1 else 5.0, 0.5 + 2.0 * down)
-        panels = figure.subplots(down, across, sharey=True, squeeze=False)
+        panels = figure.subplots(down, across, squeeze=False)
         for axes in panels.flat[len(titles) :]:
             axes.set_axis_off()
         for axes, title in zip(panels.flat, titles, strict=False):
-            for _, algorithm, seen in (run for run in runs if run[0] == title):
-                axes.plot(seen["updates"], seen["error"], color=COLORS[algorithm], linewidth=1.0, alpha=0.8)
+            mine = [run for run in runs if run[0] == title]
+            for _, algorithm, seen in mine:
+                y = seen["error"] if "error" in seen else seen["valid"]
+                _line(axes, seen["updates"], y, COLORS[algorithm], width=1.0)
             axes.set_title(title)
-            _share(axes)
+            if all("error" in seen for _, _, seen in mine):
+                _share(axes)
             _updates(axes)
-        for row in panels:
-            row[0].set_ylabel("answered wrong")
+        for row in range(down):
+            first = runs[[run[0] for run in runs].index(titles[row * across])][2]
+            panels[row][0].set_ylabel("answered wrong" if "error" in first else "validation")
         for axes in panels.flat[max(0, len(titles) - across) : len(titles)]:
             axes.set_xlabel("updates")
         used = [name for name in COLORS if any(algorithm == name for _, algorithm, _ in runs)]
         lines = [panels.flat[0].plot([], [], color=COLORS[name], label=name.upper())[0] for name in used]
         figure.legend(handles=lines, loc="outside upper center", ncols=len(lines))
     return figure
+
+
+def _line(axes: Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
+    known = y == y  # not NaN: validation comes once an epoch, other lines more often
+    # A point of its own each while they are few: a line through one point is not seen.
+    marker = "o" if 0 < known.sum() <= FEW and not known.all() else ""
+    axes.plot(x[known], y[known], color=color, linewidth=width, marker=marker, markersize=3, label=label or None)
 
 
 def _drawable(values: Any, scale: str) -> Any:

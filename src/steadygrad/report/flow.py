@@ -8,16 +8,15 @@ Both are read from DIR/flow.jsonl, one snapshot a line: updates, steps, stride, 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steadygrad.experiments import files
 from steadygrad.paper import style
-from steadygrad.training import files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 DECADES = 6
 """At most so many powers of ten to either side of 1 have a colour of their own."""
 ABSENT = "#D9D9D6"
-CLOUDS = 60
-"""At most so many snapshots of the spectrum are drawn over each other."""
+POINTS = 6000
+"""At most so many eigenvalues are drawn over each other: 60 snapshots of 100 units, 12 of 500."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ def read(directory: Path) -> Flow:
         all of them on one axis of lags, as fine as the coarsest snapshot.
     """
     directory = Path(directory)
-    lines = _lines(directory / files.FLOW)
+    lines = files.read_lines(directory / files.FLOW)
     if not lines:
         raise ValueError(f"{directory / files.FLOW} must have a snapshot, and has none yet: wait for the first check")
     stride = max(line["stride"] for line in lines)
     lags = np.arange(0, max(line["steps"] for line in lines), stride)
     norms = np.full((len(lines), len(lags)), np.nan)
-    hidden = max(len(line["eigenvalues"]) for line in lines)
+    hidden = max(1, *(len(line["eigenvalues"]) for line in lines))
     eigenvalues = np.full((len(lines), hidden), complex(np.nan, np.nan))
     for row, line in enumerate(lines):
         seen = np.array([np.nan if norm is None else norm for norm in line["norms"]])
@@ -78,7 +77,7 @@ def read(directory: Path) -> Flow:
         norms[row, : len(reached)] = seen[reached // line["stride"]]
         pairs = [(np.nan, np.nan) if None in pair else pair for pair in line["eigenvalues"]]
         eigenvalues[row, : len(pairs)] = [complex(*pair) for pair in pairs]
-    horizons = [(line["updates"], line["horizon"]) for line in _lines(directory / files.METRICS)]
+    horizons = [(line["updates"], line["horizon"]) for line in files.read_lines(directory / files.METRICS)]
     updates = np.array([line["updates"] for line in lines])
     return Flow(updates, lags, norms, eigenvalues, np.array(horizons, dtype=float).reshape(-1, 2))
 
@@ -117,15 +116,25 @@ def draw_spectrum(flow: Flow) -> Figure:
         scale = Normalize(flow.updates[0], max(flow.updates[-1], flow.updates[0] + 1))
         turn = np.linspace(0, 2 * np.pi, 400)
         plane.plot(np.cos(turn), np.sin(turn), color=style.BLACK, linewidth=1.0, zorder=2)
-        kept = np.unique(np.linspace(0, len(flow.updates) - 1, CLOUDS).round().astype(int))
+        hidden = flow.eigenvalues.shape[1]
+        kept = np.unique(np.linspace(0, len(flow.updates) - 1, max(2, POINTS // hidden)).round().astype(int))
+        size = 7 if hidden <= 100 else 2.5
         cloud = flow.eigenvalues[kept]
         when = np.broadcast_to(flow.updates[kept, None], cloud.shape)
         points = {"c": when.ravel(), "cmap": "viridis_r", "norm": scale, "linewidths": 0}
         colors = plane.scatter(
-            cloud.real.ravel(), cloud.imag.ravel(), s=7, alpha=0.75, zorder=3, rasterized=True, **points
+            cloud.real.ravel(), cloud.imag.ravel(), s=size, alpha=0.75, zorder=3, rasterized=True, **points
         )
         last = flow.eigenvalues[-1]
-        plane.scatter(last.real, last.imag, s=20, c="none", edgecolors=style.BLACK, linewidths=0.8, zorder=4)
+        plane.scatter(
+            last.real,
+            last.imag,
+            s=3 * size,
+            c="none",
+            edgecolors=style.BLACK,
+            linewidths=0.8 if hidden <= 100 else 0.3,
+            zorder=4,
+        )
         _plane(plane, flow)
         bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
         bar.set_alpha(1.0)
@@ -175,20 +184,3 @@ def _edges(centres: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.array([centres[0] - 0.5, centres[0] + 0.5])
     middle = (centres[1:] + centres[:-1]) / 2
     return np.concatenate([[centres[0] - (middle[0] - centres[0])], middle, [centres[-1] + (centres[-1] - middle[-1])]])
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{path.parent} must be the folder of a run, and holds no {path.name}") from None
-    lines = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            # A run that is being written may end in half a line; anywhere else it is damage.
-            if number == len(text.splitlines()) and not text.endswith("\n"):
-                break
-            raise ValueError(f"{path}, line {number}, must be JSON, and is not") from None
-    return lines

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import html
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadygrad.report.picture import svg
-from steadygrad.report.table import Table
+from steadygrad.experiments import files
+from steadygrad.paper import style
+from steadygrad.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,14 +26,15 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8e8e6; --paper: #17181a; --line: #3a3b3e; --soft: #222326; --quiet: #a3a3a0; }
 }
-body { margin: 0 auto; max-width: 62rem; padding: 2rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
-p { max-width: 46rem; margin: .5rem 0; }
+p { max-width: 62rem; margin: .5rem 0; }
 .lead { font-size: 1.1rem; }
 figure { margin: 1rem 0; }
-figure img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px;
+figure { overflow-x: auto; }
+figure img { display: block; width: 100%; min-width: 34rem; height: auto; background: #fff; border-radius: 6px;
   border: 1px solid var(--line); }
 figcaption, footer, .note { color: var(--quiet); font-size: .9rem; }
 .wide { overflow-x: auto; }
@@ -72,9 +76,9 @@ class Page:
         """A paragraph that ends with a command to type."""
         self.parts.append(f"<p>{html.escape(text)} <code>{html.escape(command)}</code></p>")
 
-    def table(self, table: Table) -> None:
-        """A table."""
-        self.parts.append(table.html())
+    def table(self, table: Table, links: Mapping[str, str] | None = None) -> None:
+        """A table; `links` are those of entries in its first column."""
+        self.parts.append(table.html(links))
 
     def figure(self, figure: Figure, alt: str, caption: str = "") -> None:
         """A figure as embedded SVG.
@@ -105,6 +109,31 @@ class Page:
         )
 
     def write(self, path: Path) -> Path:
-        """Writes the document to `path` and returns it."""
-        path.write_text(self.render(), encoding="utf-8")
+        """Writes the document to `path`, whole or not at all, and returns it."""
+        files.write(path, self.render().encode())
         return path
+
+
+def svg(figure: Figure) -> bytes:
+    """A figure as SVG, the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    with style.look():
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Writes a figure as PNG (200 dpi) and SVG beside each other.
+
+    Args:
+        figure: a matplotlib figure.
+        path: where, without a suffix.
+
+    Returns:
+        both paths.
+    """
+    png, vector = path.with_name(path.name + ".png"), path.with_name(path.name + ".svg")
+    with style.look():
+        figure.savefig(png, dpi=200)
+    vector.write_bytes(svg(figure))
+    return [png, vector]

@@ -1,7 +1,4 @@
-"""The pages: of a run, of a sweep, of Fig. 7 and of the tasks. Each is one HTML file with everything inside.
-
-Those of music and text are in `natural_pages`.
-"""
+"""The pages: of a run, of a sweep, of Fig. 7, of the tasks, of Tables 1 and 2. Each is one HTML file with everything inside."""
 
 from __future__ import annotations
 
@@ -12,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from steadygrad import __version__
-from steadygrad.natural.saved import holds_run
+from steadygrad.experiments import Config, Result, files
+from steadygrad.experiments.problem import title
 from steadygrad.paper import fig7
+from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.paper.tasks_table import CLAIMS
-from steadygrad.report import curves, flow, natural_pages, tables
+from steadygrad.report import curves, flow, paper_tables, tables
 from steadygrad.report.page import Page
-from steadygrad.report.table import Table
-from steadygrad.sweep.cell import SWEEP, read
+from steadygrad.report.tables import Table
+from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
-from steadygrad.training import files
 
 Record = Mapping[str, Any]
+NO_RESULT = "Still running, or interrupted: there is no result yet."
 
 
 def of(directory: Path) -> Page:
@@ -31,51 +30,64 @@ def of(directory: Path) -> Page:
     if (directory / SWEEP).is_file():
         return of_sweep(directory)
     if (directory / files.CONFIG).is_file():
-        return natural_pages.of_run(directory) if holds_run(directory) else of_run(directory)
+        return of_run(directory)
     raise FileNotFoundError(
         f"{directory} must be the folder of a sweep or of a run, and holds no {SWEEP} or {files.CONFIG}"
     )
 
 
 def of_run(directory: Path) -> Page:
-    """The page of one run: its verdict, how it learned, what its gradients did, and its settings."""
+    """The page of one run: its result, how it learned, what its gradients did, and its settings."""
     config = files.read_config(directory)
-    result = read(directory / files.RESULT)
-    page = Page(f"{config.task}, {tables.span(config.length)} steps, {config.algorithm.upper()}", _verdict(result))
+    result = Result.read(directory)
+    page = Page(_title(config), NO_RESULT if result is None else _verdict(result))
     seen = curves.metrics(directory)
     if len(seen["updates"]):
         page.heading("How it learned")
-        page.figure(curves.draw_run(seen), "error, loss, gradient norm, Ω, spectral radius and horizon against updates")
+        unit = (read(directory / files.DATA) or {}).get("unit", "")
+        what = "error" if config.form == "drawn" else f"score ({unit})"
+        page.figure(curves.draw_run(seen, unit), f"{what}, loss, gradient norm, Ω, ρ and horizon against updates")
     if (directory / files.FLOW).is_file() and (directory / files.FLOW).stat().st_size:
         _flow(page, directory)
     page.heading("Settings")
     page.table(Table(["setting", "value"], [[key, str(value)] for key, value in config.as_dict().items()], text=2))
-    page.footer(f"steadygrad {(result or {}).get('version', __version__)} · {directory.name}")
+    version = (read(directory / files.RESULT) or {}).get("version", __version__)
+    page.footer(f"steadygrad {version} · {directory.name}")
     return page
 
 
 def of_sweep(directory: Path) -> Page:
     """The page of a sweep: what succeeded, how every run learned, and a table of all cells."""
     about, records = read(directory / SWEEP), collect(directory)
-    if any("data" in record for record in records):
-        return natural_pages.of_sweep(about, records, source(records))
-    solved, ended = sum(map(_solved, records)), sum(record["result"] is not None for record in records)
-    failed = len(records) - ended
-    left = len(about["cells"]) - len(records)
-    lead = [f"{solved} of {ended} finished runs solved their task"]
+    ended = [record for record in records if record["result"] is not None]
+    drawn = [record for record in records if "length" in record]
+    can_be_solved = [record for record in ended if "solved" in record["result"]]
+    failed, left = len(records) - len(ended), len(about["cells"]) - len(records)
+    lead = [f"{len(ended)} runs are finished"]
+    if can_be_solved:
+        lead = [f"{sum(map(_solved, records))} of {len(can_be_solved)} finished runs solved their problem"]
     lead += [f"{failed} failed"] if failed else []
     lead += [f"{left} are left to run"] if left else []
     page = Page(f"Sweep {about['grid']}", "; ".join(lead) + ".")
     if about["command"]:
         page.command("Made by", about["command"])
+    _success(page, drawn)
+    if drawn:
+        page.heading("By problem, lengths and settings")
+        page.table(tables.tasks(drawn, _tested(drawn)))
+    for table in TABLES.values():
+        if paper_tables.figures(table, records).rows:
+            page.heading(table.title)
+            _paper_table(page, table, records)
+    _learning(page, directory, about["cells"])
+    links = {
+        name: f"{name}/{'index.html' if (directory / name / 'index.html').is_file() else ''}" for name in about["cells"]
+    }
     if records:
-        _success(page, records)
-        page.heading("By task, lengths and settings")
-        page.table(tables.tasks(records, _tested(records)))
-        _learning(page, directory, records)
         page.heading("Every cell")
-        page.table(tables.cells(records))
-        page.footer(source(records))
+        page.table(tables.cells(records), links)
+    _unfinished(page, directory, [name for name in about["cells"] if name not in {r["id"] for r in records}], links)
+    page.footer(source(records))
     return page
 
 
@@ -85,10 +97,7 @@ def of_fig7(records: Sequence[Record], command: str) -> Page:
     page.text(f"The paper: {fig7.CLAIM}")
     page.command("Made by", command)
     _success(page, records)
-    page.heading("Every run")
-    page.table(tables.cells(records))
-    page.footer(source(records))
-    return page
+    return _every_run(page, records)
 
 
 def of_tasks(records: Sequence[Record], command: str) -> Page:
@@ -98,10 +107,16 @@ def of_tasks(records: Sequence[Record], command: str) -> Page:
     page.table(tables.tasks(records))
     page.heading("What the paper says of SGD-CR")
     page.table(Table(["task", "claim"], [[task, claim] for task, claim in CLAIMS.items()], text=2))
-    page.heading("Every run")
-    page.table(tables.cells(records))
-    page.footer(source(records))
-    return page
+    return _every_run(page, records)
+
+
+def of_table(table: PaperTable, records: Sequence[Record], command: str) -> Page:
+    """The page of Table 1 or 2: our figures and the paper's, whether its order holds, and what it took."""
+    page = Page(table.title, f"Figures are {table.figures}; lower is better.")
+    page.text(f"The paper: {table.claim}")
+    page.command("Made by", command)
+    _paper_table(page, table, records)
+    return _every_run(page, records)
 
 
 def measured(records: Sequence[Record]) -> str:
@@ -120,6 +135,43 @@ def measured(records: Sequence[Record]) -> str:
     )
 
 
+def source(records: Sequence[Record]) -> str:
+    """Version, commit, machine and date, each of them once."""
+    if not records:
+        return f"steadygrad {__version__}"
+    cpus = {f"{record['machine']['cpu']}, {record['machine']['threads']} threads" for record in records}
+    versions = {f"steadygrad {record['version']}" for record in records}
+    commits = {f"commit {record['commit']}" for record in records if record["commit"]}
+    dates = {record["date"] for record in records}
+    return " · ".join(part for each in (versions, commits, cpus, dates) for part in sorted(each))
+
+
+def _every_run(page: Page, records: Sequence[Record]) -> Page:
+    page.heading("Every run")
+    page.table(tables.cells(records))
+    page.footer(source(records))
+    return page
+
+
+def _title(config: Config) -> str:
+    if config.form == "drawn":
+        what = f"{tables.span(config.length)} steps"
+    else:
+        what = f"{config.ahead} ahead" if config.is_text else f"{config.hidden} units"
+    return f"{title(config.problem)}, {what}, {config.algorithm.upper()} with optimizer {config.optimizer}"
+
+
+def _verdict(result: Result) -> str:
+    if result.solved is None:
+        known = [(name, getattr(result, name)) for name in ("train", "valid", "test")]
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in known if value is not None)
+        how = f"after {result.epochs} epochs ({result.seconds / 60:.1f} minutes): {result.reason}"
+        return f"{scores or 'No score'}, best at epoch {result.best_epoch}; ended {how}."
+    how = f"after {result.updates:,} updates ({tables.minutes(result.seconds)} minutes)"
+    wrong = f"best weights: {tables.percent(result.error or 0.0)} wrong"
+    return f"Solved {how}; {wrong}." if result.solved else f"Not solved ({result.reason}) {how}; {wrong}."
+
+
 def _success(page: Page, records: Sequence[Record]) -> None:
     """Fig. 7's picture and table, for each preset that has two lengths or more of temporal order."""
     for preset in sorted({record["preset"] for record in records}):
@@ -132,17 +184,44 @@ def _success(page: Page, records: Sequence[Record]) -> None:
             page.table(tables.success_by_length(mine))
 
 
-def _learning(page: Page, directory: Path, records: Sequence[Record]) -> None:
+def _paper_table(page: Page, table: PaperTable, records: Sequence[Record]) -> None:
+    page.table(paper_tables.figures(table, records))
+    for sentence in (*paper_tables.sentences(table, records), *paper_tables.failures(records)):
+        page.text(sentence.replace("`", ""))
+    page.table(paper_tables.runs(table, records))
+
+
+def _learning(page: Page, directory: Path, cells: Sequence[str]) -> None:
     runs = []
-    for record in records:
-        if (directory / record["id"] / files.METRICS).is_file():
-            title = f"{record['task']}, {tables.span(record['length'])}, {record['preset']}"
-            runs.append((title, record["algorithm"], curves.metrics(directory / record["id"])))
+    for name in cells:
+        folder = directory / name
+        if not (folder / files.METRICS).is_file() or not (folder / files.METRICS).stat().st_size:
+            continue
+        config, preset = files.read_config(folder), (read(folder / "cell.json") or {}).get("preset", "")
+        what = (
+            tables.span(config.length) if config.form == "drawn" else f"{config.ahead} ahead" if config.is_text else ""
+        )
+        parts = [title(config.problem), *([what] if what else []), preset]
+        runs.append((", ".join(parts), config.algorithm, curves.metrics(folder)))
     if runs:
         page.heading("How every run learned")
-        page.figure(
-            curves.draw_sweep(runs), "share of test sequences answered wrong against updates, one line for each run"
-        )
+        alt = "share of test sequences answered wrong, or validation, against updates, one line for each run"
+        page.figure(curves.draw_sweep(runs), alt)
+
+
+def _unfinished(page: Page, directory: Path, names: Sequence[str], links: Mapping[str, str]) -> None:
+    """The cells of a sweep in progress that have no result yet."""
+    rows = []
+    for name in names:
+        folder = directory / name
+        if (folder / FAILURE).is_file():
+            continue
+        state = "running, or its worker was killed" if (folder / STARTS).is_file() else "waiting"
+        lines = files.read_lines(folder / files.METRICS) if (folder / files.METRICS).is_file() else []
+        rows.append([name, state, f"{lines[-1]['updates']:,}" if lines else tables.NOTHING])
+    if rows:
+        page.heading("Not finished yet")
+        page.table(Table(["cell", "state", "updates"], rows, text=2), links)
 
 
 def _flow(page: Page, directory: Path) -> None:
@@ -150,31 +229,14 @@ def _flow(page: Page, directory: Path) -> None:
     page.heading("What its gradients did")
     caption = "White: the error keeps its norm on the way back. Blue: it vanishes. Red: it explodes."
     page.figure(flow.draw_norms(seen), "norm of the error by lag and training time", caption)
-    page.figure(flow.draw_spectrum(seen), "eigenvalues of the recurrent weights in the complex plane, by training time")
+    if np.isfinite(seen.eigenvalues).any():
+        alt = "eigenvalues of the recurrent weights in the complex plane, by training time"
+        page.figure(flow.draw_spectrum(seen), alt)
 
 
 def _tested(records: Sequence[Record]) -> list[int]:
     return sorted({int(length) for record in records for length in record.get("generalisation", {})})
 
 
-def _verdict(result: Mapping[str, Any] | None) -> str:
-    if result is None:
-        return "Still running, or interrupted: there is no verdict yet."
-    how = f"after {result['updates']:,} updates ({tables.minutes(result['seconds'])} minutes)"
-    wrong = f"best weights: {tables.percent(result['error'])} wrong"
-    return f"Solved {how}; {wrong}." if result["solved"] else f"Not solved ({result['reason']}) {how}; {wrong}."
-
-
 def _solved(record: Record) -> bool:
-    return bool(record["result"] and record["result"]["solved"])
-
-
-def source(records: Sequence[Record]) -> str:
-    """Version, commit, machine and date, each of them once."""
-    if not records:
-        return f"steadygrad {__version__}"
-    cpus = {f"{record['machine']['cpu']}, {record['machine']['threads']} threads" for record in records}
-    versions = {f"steadygrad {record['version']}" for record in records}
-    commits = {f"commit {record['commit']}" for record in records if record["commit"]}
-    dates = {record["date"] for record in records}
-    return " · ".join(part for each in (versions, commits, cpus, dates) for part in sorted(each))
+    return bool(record["result"] and record["result"].get("solved"))

@@ -2,6 +2,7 @@
 
 bench     the speed of a training step
 tasks     which of the paper's tasks are solved, with Ω and without
+longest   the longest sequences that were solved, by models of their own
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 from pathlib import Path
 
 from steadygrad.paper.tasks_table import Row, rows
-from steadygrad.report import speed, tables
-from steadygrad.report.table import Table
+from steadygrad.report import results, tables
+from steadygrad.report.tables import Table
 from steadygrad.sweep.records import read_records
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -29,12 +30,12 @@ def filled(page: str, folder: Path) -> str:
     >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
     'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
     """
-    parts = {"bench": speed.render(folder), "tasks": tasks(folder)}
+    parts = {"bench": results.speed(folder), "tasks": tasks(folder), "longest": longest(folder)}
     return BLOCK.sub(lambda found: found[1] + parts[found[2]] + found[3], page)
 
 
 def tasks(folder: Path) -> str:
-    """A line for each task under `steady`: solved with Ω and without, the error at 400 steps, the longest sequences.
+    """A line for each task under `steady`: solved with Ω and without, the updates, the error at 400 steps.
 
     >>> tasks(Path("nowhere"))
     'Not run yet: `steadygrad reproduce tasks --budget hours --records results`\\n'
@@ -42,26 +43,35 @@ def tasks(folder: Path) -> str:
     found = _rows(folder / "tasks.jsonl")
     if not found:
         return "Not run yet: `steadygrad reproduce tasks --budget hours --records results`\n"
-    longest = [row for row in _rows(folder / "longest.jsonl") if _is_solved_at_its_longest(row)]
     body = []
     for row in found:
         if row.algorithm != "sgd-cr" or row.length[1] != LONGEST:
             continue
         without = next((str(each.success) for each in found if _is(each, row, "sgd-c")), tables.NOTHING)
-        further = max((each.length[1] for each in longest if each.task == row.task), default=None)
-        errors = row.errors.get(BEYOND)
-        body.append(
-            [
-                row.task,
-                tables.span(row.length),
-                str(row.success),
-                without,
-                tables.NOTHING if row.updates is None else f"{row.updates:,.0f}",
-                tables.median_error(errors),
-                tables.NOTHING if further is None else f"{further:,}",
-            ]
-        )
-    header = ["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}", "longest solved"]
+        updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
+        error = tables.median_error(row.errors.get(BEYOND))
+        body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
+    return (
+        Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2).markdown() + "\n"
+    )
+
+
+def longest(folder: Path) -> str:
+    """A line for each task: the longest sequences that every seed of a model trained on them solved.
+
+    >>> longest(Path("nowhere"))
+    'Not run yet: `steadygrad sweep longest --out runs/longest --records results`\\n'
+    """
+    found = [row for row in _rows(folder / "longest.jsonl") if _is_solved_at_its_longest(row)]
+    if not found:
+        return "Not run yet: `steadygrad sweep longest --out runs/longest --records results`\n"
+    body = []
+    for task in dict.fromkeys(row.problem for row in found):
+        row = max((each for each in found if each.problem == task), key=lambda each: each.length[1])
+        worst = tables.percent(max(row.errors[row.length[1]]))
+        updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
+        body.append([task, tables.span(row.length), f"{row.length[1]:,}", str(row.success), updates, worst])
+    header = ["task", "trained on steps", "longest solved", "seeds", "updates", "worst error there"]
     return Table(header, body, text=2).markdown() + "\n"
 
 
@@ -78,4 +88,4 @@ def _is_solved_at_its_longest(row: Row) -> bool:
 
 def _is(row: Row, other: Row, algorithm: str) -> bool:
     """Whether `row` is what `algorithm` made of the other's task."""
-    return (row.task, row.length, row.algorithm) == (other.task, other.length, algorithm)
+    return (row.problem, row.length, row.algorithm) == (other.problem, other.length, algorithm)

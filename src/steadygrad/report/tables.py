@@ -1,17 +1,87 @@
-"""Records as tables: the success of Fig. 7, the tasks, the longest sequences, and plainly every cell."""
+"""Records as tables: the success of Fig. 7, the tasks, the longest sequences, and plainly every cell.
+
+A table is ready-made text: as Markdown, as HTML, or in columns for a terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from steadygrad.experiments.problem import title
 from steadygrad.paper import fig7
 from steadygrad.paper.tasks_table import CLAIMS, Row, rows
-from steadygrad.report import natural
-from steadygrad.report.table import Table
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of ready-made text.
+
+    Args:
+        header: the names of the columns.
+        rows: as many entries each as there are columns.
+        text: how many columns from the left hold words; the others are numbers, set to the right.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text: int = 1
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise ValueError(f"a table's row must have {len(self.header)} entries, not {len(row)}: {list(row)}")
+
+    def markdown(self) -> str:
+        """As GitHub's Markdown.
+
+        >>> print(Table(["task", "solved"], [["addition", "5/5"]]).markdown())
+        | task | solved |
+        |---|--:|
+        | addition | 5/5 |
+        """
+        rule = ["---" if column < self.text else "--:" for column in range(len(self.header))]
+        lines = [self.header, *self.rows]
+        body = ["| " + " | ".join(entry.replace("|", "\\|") for entry in line) + " |" for line in lines]
+        return "\n".join([body[0], "|" + "|".join(rule) + "|", *body[1:]])
+
+    def plain(self) -> str:
+        """In columns, for a terminal."""
+        lines = [list(self.header), *map(list, self.rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
+        rows = (
+            "  ".join(
+                entry.ljust(width) if column < self.text else entry.rjust(width)
+                for column, (entry, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+        return "\n".join(rows)
+
+    def html(self, links: Mapping[str, str] | None = None) -> str:
+        """As an HTML table that scrolls sideways where the page is narrow; `links` are those of entries in the first column."""
+        head = "".join(f'<th scope="col"{self._kind(i)}>{html.escape(name)}</th>' for i, name in enumerate(self.header))
+        body = "\n".join(
+            "<tr>"
+            + "".join(f"<td{self._kind(i)}>{_entry(i, text, links or {})}</td>" for i, text in enumerate(row))
+            + "</tr>"
+            for row in self.rows
+        )
+        return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+
+    def _kind(self, column: int) -> str:
+        return ' class="text"' if column < self.text else ""
+
+
+def _entry(column: int, text: str, links: Mapping[str, str]) -> str:
+    shown = html.escape(text)
+    return f'<a href="{html.escape(links[text])}">{shown}</a>' if column == 0 and text in links else shown
+
 
 Record = Mapping[str, Any]
 NOTHING = "–"
@@ -37,7 +107,7 @@ def tasks(records: Sequence[Record], tested: Sequence[int] = (250, 300, 400)) ->
     header = ["task", "lengths", "settings", "solved", "updates", "minutes", *(f"error at {T}" for T in tested)]
     body, claims = [], []
     for row in rows(records):
-        claims.append(CLAIMS[row.task] if (row.preset, row.algorithm) == ("paper", "sgd-cr") else "")
+        claims.append(CLAIMS.get(row.problem, "") if (row.preset, row.algorithm) == ("paper", "sgd-cr") else "")
         body.append([*_what(row), *_how(row), *(_errors(row.errors.get(T)) for T in tested)])
     if any(claims):
         header.append("the paper says")
@@ -58,22 +128,44 @@ def longest(records: Sequence[Record]) -> Table:
 
 
 def cells(records: Sequence[Record]) -> Table:
-    """Every cell of a sweep: its verdict, or why it has none."""
-    if any("data" in record for record in records):
-        return natural.cells(records)
+    """Every cell of a sweep: its result, or why it has none. Columns that no cell fills are left out."""
     tested = sorted({int(length) for record in records for length in record.get("generalisation", {})})
+    columns: dict[str, Callable[[Any, Any], str | None]] = {
+        "updates": lambda result, _: f"{result['updates']:,}",
+        "minutes": lambda result, _: minutes(result["seconds"]),
+        "wrong": lambda result, _: percent(result["error"]) if "error" in result else None,
+        **{f"at {T}": _error_at(T) for T in tested},
+        **{split: _score_of(split) for split in ("train", "valid", "test")},
+        "best epoch": lambda result, _: str(result["best_epoch"]) if "best_epoch" in result else None,
+        "epochs": lambda result, _: str(result["epochs"]) if "epochs" in result else None,
+    }
+    filled = [[None if r["result"] is None else make(r["result"], r) for make in columns.values()] for r in records]
+    used = [n for n in range(len(columns)) if any(row[n] is not None for row in filled)]
     body = []
-    for record in records:
-        result, beyond = record["result"], record.get("generalisation", {})
-        if result is None:
-            body.append([record["id"], f"failed: {record['failed']}", *([NOTHING] * (3 + len(tested)))])
-            continue
-        verdict = "solved" if result["solved"] else f"not solved: {result['reason']}"
-        numbers = [f"{result['updates']:,}", minutes(result["seconds"]), percent(result["error"])]
-        errors = (percent(beyond[str(T)]) if str(T) in beyond else NOTHING for T in tested)
-        body.append([record["id"], verdict, *numbers, *errors])
-    header = ["cell", "verdict", "updates", "minutes", "wrong", *(f"at {T}" for T in tested)]
-    return Table(header, body, text=2)
+    for record, row in zip(records, filled, strict=True):
+        body.append([record["id"], _ended(record), *(row[n] or NOTHING for n in used)])
+    return Table(["cell", "verdict", *(list(columns)[n] for n in used)], body, text=2)
+
+
+def _ended(record: Record) -> str:
+    result = record["result"]
+    if result is None:
+        return f"failed: {record['failed']}"
+    if "solved" not in result:
+        return f"ended by {result['reason']}"
+    return "solved" if result["solved"] else f"not solved: {result['reason']}"
+
+
+def _error_at(length: int) -> Callable[[Any, Any], str | None]:
+    def made(result: Any, record: Any) -> str | None:
+        beyond = record.get("generalisation", {})
+        return percent(beyond[str(length)]) if str(length) in beyond else None
+
+    return made
+
+
+def _score_of(split: str) -> Callable[[Any, Any], str | None]:
+    return lambda result, _: None if result.get(split) is None else f"{result[split]:.3f}"
 
 
 def common(records: Sequence[Record]) -> str:
@@ -133,7 +225,7 @@ def _rate(solved: int, seeds: int, low: float, high: float) -> str:
 
 
 def _what(row: Row) -> list[str]:
-    return [row.task, span(row.length), row.label]
+    return [title(row.problem), span(row.length), row.label]
 
 
 def _how(row: Row) -> list[str]:

@@ -15,7 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from steadygrad import tasks
+from steadygrad.experiments.config import TASKS as ALL_TASKS
+
+PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")
+"""Recall is not the paper's."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Budget:
 
     Attributes:
         seeds: 1 … seeds.
-        settings: fields of `RunConfig` in place of the preset's; `max_updates` above all.
+        settings: fields of `Config` in place of the preset's; `max_updates` above all.
         presets: the settings to begin from.
         lengths: of Fig. 7; of memorization, which has a model for each length; the longest of each model of `LONGEST`.
         tasks: which of them.
@@ -38,7 +41,7 @@ class Budget:
     settings: Mapping[str, Any]
     presets: Sequence[str] = ("steady",)
     lengths: Sequence[int] = ()
-    tasks: Sequence[str] = tasks.names()
+    tasks: Sequence[str] = PAPERS_TASKS
     ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")
     permutation_seeds: int = 0
     of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -49,8 +52,8 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class NaturalBudget:
-    """One row of a table of music or text.
+class DataBudget:
+    """One row of a table of data sets.
 
     Attributes:
         seeds: 1 … seeds.
@@ -62,38 +65,22 @@ class NaturalBudget:
     epochs: Mapping[str, Mapping[str, int]]
     presets: Sequence[str] = ("paper", "steady")
 
-    def settings(self, preset: str, data: str) -> dict[str, Any]:
-        """Fields of `NaturalConfig` in place of the preset's.
+    def settings(self, preset: str, problem: str) -> dict[str, Any]:
+        """Fields of `Config` in place of the preset's.
 
-        >>> NaturalBudget(1, {"paper": {"ptb": 3}}).settings("paper", "ptb")
+        >>> DataBudget(1, {"paper": {"ptb": 3}}).settings("paper", "ptb")
         {'epochs': 3}
         """
-        epochs = self.epochs.get(preset, {}).get(data)
+        epochs = self.epochs.get(preset, {}).get(problem)
         return {} if epochs is None else {"epochs": epochs}
 
 
 EVERY_LENGTH = (10, 20, 50, 100, 150, 200)
 MEMORIZATION = (50, 100, 150, 200)
-AS_IN_FIG7: dict[str, Any] = {
-    "nonlinearity": "tanh",
-    "init": "basic_tanh",
-    "alpha": 8.0,
-    "optimizer": "momentum",
-    "lr": 0.003,
-    "lr_schedule": "1/length",
-    "check_every": 1000,
-    "average": 1,
-}
-"""Fig. 7's own, for all three algorithms: the paper's tanh network, on which gradients do vanish; momentum and a larger α, or a
-short budget would end before SGD-CR does; a rate that falls with lengths above 50; and …"""
-BEGIN = 50
-"""… lengths above this one begin at it and grow. It is beyond what SGD and SGD-C can learn, so it helps Ω alone."""
-GROWING = {"curriculum": (BEGIN, BEGIN), "curriculum_loss": 0.15}
-
 FIG7: dict[str, Budget] = {
-    "demo": Budget(3, {"max_updates": 16_000, **AS_IN_FIG7}, lengths=(10, 20, 50)),
-    "minutes": Budget(3, {"max_updates": 40_000, **AS_IN_FIG7}, lengths=EVERY_LENGTH),
-    "hours": Budget(5, {"max_updates": 150_000, **AS_IN_FIG7}, lengths=EVERY_LENGTH),
+    "demo": Budget(3, {"max_updates": 16_000}, ("fig7",), lengths=(10, 20, 50)),
+    "minutes": Budget(3, {"max_updates": 40_000}, ("fig7",), lengths=EVERY_LENGTH),
+    "hours": Budget(5, {"max_updates": 150_000}, ("fig7",), lengths=EVERY_LENGTH),
     "full": Budget(50, {"max_updates": 5_000_000}, ("paper",), lengths=EVERY_LENGTH),
 }
 
@@ -152,14 +139,14 @@ LONGEST: dict[str, Sequence[Budget]] = {
     ],
 }
 
-TABLE1: dict[str, NaturalBudget] = {
-    "minutes": NaturalBudget(1, {"steady": {"piano-midi": 40, "nottingham": 30, "musedata": 18}}, ("steady",)),
-    "hours": NaturalBudget(1, {"paper": {"piano-midi": 50, "nottingham": 25, "musedata": 15}}),
-    "full": NaturalBudget(3, {"paper": {"piano-midi": 500, "nottingham": 500, "musedata": 500}}),
+TABLE1: dict[str, DataBudget] = {
+    "minutes": DataBudget(1, {"steady": {"piano-midi": 40, "nottingham": 30, "musedata": 18}}, ("steady",)),
+    "hours": DataBudget(1, {"paper": {"piano-midi": 50, "nottingham": 25, "musedata": 15}}),
+    "full": DataBudget(3, {"paper": {"piano-midi": 500, "nottingham": 500, "musedata": 500}}),
 }
 
-TABLE2: dict[str, NaturalBudget] = {
-    "minutes": NaturalBudget(1, {"steady": {"ptb": 1}}, ("steady",)),
-    "hours": NaturalBudget(1, {"paper": {"ptb": 1}}),
-    "full": NaturalBudget(3, {}),
+TABLE2: dict[str, DataBudget] = {
+    "minutes": DataBudget(1, {"steady": {"ptb": 1}}, ("steady",)),
+    "hours": DataBudget(1, {"paper": {"ptb": 1}}),
+    "full": DataBudget(3, {}),
 }

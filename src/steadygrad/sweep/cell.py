@@ -4,7 +4,7 @@
     DIR/CELL/cell.json             what it is a cell of, and where it was run: grid, command, commit, machine, date
     DIR/CELL/generalisation.json   the error at the lengths it is tested at beside
     DIR/CELL/failed.json           in place of a result: why there is none
-    DIR/CELL/starts.json           only while it runs: how many starts have not come to an end
+    DIR/CELL/starts.json           only while it runs: how many starts have not ended
 
 A worker that is killed can't say so. What it leaves behind is a start without an end; after `DEATHS` of them the cell
 is given up. Every file is whole or not there.
@@ -12,21 +12,77 @@ is given up. Every file is whole or not there.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from steadygrad.sweep import kinds, provenance
+from steadygrad import experiments
+from steadygrad.experiments import Config, Result, files
+from steadygrad.experiments.files import read_json as read
+from steadygrad.experiments.files import write_json as write
+from steadygrad.sweep import provenance
 from steadygrad.sweep.grid import Cell
-from steadygrad.sweep.outcome import Outcome as Outcome
-from steadygrad.training import files
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell.
+
+    Attributes:
+        id: the cell's.
+        status: 'finished' (there is a result, good or bad), 'failed', 'interrupted', or 'busy': another process has it.
+        reason: why it ended, or why there is no result, in one sentence.
+        solved: None where there is no result, or nothing to be solved.
+        updates, seconds: as in the result.
+        error: of a problem that can be solved, as in the result.
+        summary: of a finished run, its result in a few words.
+    """
+
+    id: str
+    status: Literal["finished", "failed", "interrupted", "busy"]
+    reason: str = ""
+    solved: bool | None = None
+    updates: int = 0
+    error: float = float("nan")
+    seconds: float = 0.0
+    summary: str = ""
+
+    @classmethod
+    def of(cls, cell: str, result: Result) -> Outcome:
+        """What became of a finished cell.
+
+        >>> print(Outcome.of("a", Result("solved", 12_000, 14.0, 12_000, 14.0, solved=True, error=0.004)))
+        solved after 12,000 updates (14 s, 0.40 % wrong)
+        >>> print(Outcome.of("b", Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40)))
+        test 3.456, train 3.210 after 40 epochs (10 min, patience)
+        """
+        if result.solved is None or result.error is None:
+            more = result.reason
+        else:
+            more = f"{100 * result.error:.{2 if result.solved else 1}f} % wrong"
+        summary = f"{result.verdict} ({duration(result.seconds)}, {more})"
+        known = {"solved": result.solved, "updates": result.updates, "seconds": result.seconds}
+        known |= {} if result.error is None else {"error": result.error}
+        return cls(cell, "finished", result.reason, **known, summary=summary)
+
+    def __str__(self) -> str:
+        return self.summary if self.status == "finished" else f"{self.status}: {self.reason}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words that fit it.
+
+    >>> duration(42), duration(200), duration(9000)
+    ('42 s', '3 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
 
 DEATHS = 3
 """Starts without an end after which a cell is given up: the first one, and two more."""
@@ -46,15 +102,28 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
         folder: the cell's.
 
     Returns:
-        the outcome, if the run came to a verdict and was tested at all of the cell's test lengths.
+        the outcome, if the run has a result and was tested at all of the cell's test lengths.
     """
-    result = read(folder / files.RESULT)
-    if result is None or kinds.of(cell.config).can_go_on(cell.config, result):
+    result = Result.read(folder)
+    if result is None or can_go_on(cell.config, result):
         return None
     tested = read(folder / GENERALISATION) or {}
     if any(str(length) not in tested for length in _tests(cell, result)):
         return None
-    return kinds.of(cell.config).outcome(cell.id, result)
+    return Outcome.of(cell.id, result)
+
+
+def can_go_on(config: Config, result: Result) -> bool:
+    """Whether the run gave up sooner than the config now has it."""
+    reached = result.total_updates if config.limit == "max_updates" else result.epochs or 0
+    return result.reason == config.limit and reached < getattr(config, config.limit)
+
+
+def can_grow(there: Config, asked: Config) -> bool:
+    """Whether the run that is there would have begun no differently with the limit asked for."""
+    # Only a schedule that knows its end would have run otherwise from the start.
+    endless = not {there.lr_schedule, there.alpha_schedule} & {"linear", "cosine"}
+    return endless and getattr(asked, asked.limit) > getattr(there, asked.limit)
 
 
 @dataclass(frozen=True)
@@ -64,8 +133,7 @@ class Work:
     Args:
         directory: the sweep's folder.
         about: what cell.json says besides: grid, command, commit, version.
-        run: in place of what the cell's kind trains with (`training.run`, `natural.run`), with its signature.
-        evaluate: in place of `training.evaluate`.
+        run, evaluate: in place of `experiments.run` and `experiments.evaluate`.
     """
 
     directory: Path
@@ -81,8 +149,10 @@ class Work:
         folder = self.directory / cell.id
         try:
             folder.mkdir(exist_ok=True)
-            with _held(folder) as mine:
-                return self._run(cell, folder) if mine else Outcome(cell.id, "busy", "another process is running it")
+            with files.locked(folder / LOCK, "another process is running it", PATIENCE):
+                return self._run(cell, folder)
+        except files.FolderError as busy:
+            return Outcome(cell.id, "busy", str(busy))
         except OSError as error:
             return Outcome(cell.id, "failed", _sentence(error))
 
@@ -103,22 +173,23 @@ class Work:
         return outcome
 
     def _train_and_test(self, cell: Cell, folder: Path) -> Outcome:
-        kind = kinds.of(cell.config)
-        run = self.run or kind.train
-        result = read(folder / files.RESULT)
-        if result is None or kind.can_go_on(cell.config, result):
+        if cell.test_lengths and cell.config.form != "drawn":
+            raise ValueError("test_lengths must be left out of a cell of music or text, whose test set is its own")
+        run = self.run or experiments.run
+        result = Result.read(folder)
+        if result is None or can_go_on(cell.config, result):
             there = (folder / files.CONFIG).is_file()
             # What is there differs in its limit at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
-            config = kind.read(folder) if there else cell.config
-            limit = {kind.limit: getattr(cell.config, kind.limit)}
+            config = files.read_config(folder) if there else cell.config
+            limit = {config.limit: getattr(cell.config, config.limit)}
             ended = run(config, folder, progress="none", resume=there, **limit)
-            if ended.reason == "interrupted":
+            if ended.reason.startswith("interrupted"):
                 return Outcome(cell.id, "interrupted", "interrupted")
-            result = read(folder / files.RESULT)
+            result = Result.read(folder)
         if result is None:
-            raise RuntimeError(f"the run came to an end without a {files.RESULT}")
+            raise RuntimeError(f"the run ended without a {files.RESULT}")
         if cell.test_lengths:
-            evaluate = self.evaluate or kind.test
+            evaluate = self.evaluate or experiments.evaluate
             tested = {str(length): evaluate(folder, length) for length in _tests(cell, result)}
             write(folder / GENERALISATION, tested)
         outcome = finished(cell, folder)
@@ -128,7 +199,6 @@ class Work:
     def _description(self, cell: Cell) -> dict[str, Any]:
         return {
             "id": cell.id,
-            "kind": kinds.of(cell.config).name,
             "preset": cell.preset,
             "test_lengths": list(cell.test_lengths),
             "config": cell.config.as_dict(),
@@ -138,24 +208,9 @@ class Work:
         }
 
 
-def read(path: Path) -> Any:
-    """What a JSON file holds; None where there is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise ValueError(f"{path} must be JSON, and is not ({error})") from error
-
-
-def write(path: Path, value: Any) -> None:
-    """Puts `value` into a JSON file, whole or not at all."""
-    files.write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _tests(cell: Cell, result: Mapping[str, Any]) -> tuple[int, ...]:
+def _tests(cell: Cell, result: Result) -> tuple[int, ...]:
     # A run that diverged has no network to test.
-    return () if str(result["reason"]).startswith("diverged") else cell.test_lengths
+    return () if result.diverged else cell.test_lengths
 
 
 def _failure(cell: Cell, folder: Path, reason: str, details: str = "") -> Outcome:
@@ -168,25 +223,3 @@ def _failure(cell: Cell, folder: Path, reason: str, details: str = "") -> Outcom
 def _sentence(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Whether this process has the cell for itself while the block runs."""
-    try:
-        import fcntl
-    except ImportError:  # a system without file locks
-        yield True
-        return
-    with open(folder / LOCK, "w", encoding="utf-8") as file:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    yield False
-                    return
-                time.sleep(0.1)
-        yield True

@@ -1,25 +1,24 @@
-"""A grid of runs: task × lengths × algorithm × preset × initialisation × seed, each cell a config and a readable name.
+"""A grid of runs: problem × lengths (or steps ahead) × algorithm × preset × initialisation × seed.
 
 temporal-order_50-200_sgd-cr_steady_seed1       one model for all lengths from 50 to 200
 temporal-order_50_sgd_paper_smart_tanh_seed3    a model for length 50 alone, with another initialisation
+nottingham_sgd-cr_paper_seed1                   music, whose next step is predicted
+ptb_ahead5_sgd-c_steady_seed2                   text, five characters ahead
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from steadygrad.checks import one_of, whole
-from steadygrad.sweep.kind import Config
-from steadygrad.training import ConfigError, RunConfig, preset
-from steadygrad.training.config import ALGORITHMS
-
-# Fields that only some cells have a use for. In a grid they are meant for those that do.
-OF_CLIPPING = ("threshold", "nonfinite")
-OF_OMEGA = ("alpha", "alpha_schedule")
-OF_CURRICULUM = ("curriculum", "growth", "patience", "curriculum_loss")
+from steadygrad.experiments import Config, ConfigError, preset
+from steadygrad.experiments import problem as problems_
+from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
+from steadygrad.experiments.presets import OF_CLIPPING, OF_CURRICULUM, OF_OMEGA
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,9 @@ class Grid:
         cls,
         name: str,
         *,
-        tasks: Sequence[str] = ("temporal-order",),
+        problems: Sequence[Any] = ("temporal-order",),
         lengths: Sequence[tuple[int, int]] | None = None,
+        aheads: Sequence[int] | None = None,
         algorithms: Sequence[str] = ("sgd", "sgd-c", "sgd-cr"),
         presets: Sequence[str] = ("paper",),
         inits: Sequence[str] | None = None,
@@ -80,18 +80,23 @@ class Grid:
 
         Args:
             name: what it is called in records.
-            tasks: names of `steadygrad.tasks`.
-            lengths: ranges (low, high), both included; (50, 50) is one length. None means the preset's.
+            problems: names, or classes of one's own.
+            lengths: of drawn problems: ranges (low, high), both included; (50, 50) is one length. None means the preset's.
+            aheads: of texts: how many characters ahead is predicted.
             algorithms: 'sgd', 'sgd-c', 'sgd-r', 'sgd-cr'.
-            presets: 'paper', 'program', 'steady'.
+            presets: 'paper', 'proceedings', 'program', 'steady', 'fig7'.
             inits: names of initialisations; None means the preset's.
             seeds: whole numbers.
-            test_lengths: where each trained model is tested beside.
-            **overrides: fields of `RunConfig` that shall be otherwise; those of clipping and of Ω in the cells whose
-                algorithm has it, those of a curriculum in the cells whose lengths it can grow into.
+            test_lengths: where each trained model of a drawn problem is tested beside.
+            **overrides: fields of `Config` that shall be otherwise; those of clipping and of Ω in the cells whose algorithm
+                has it, those of a curriculum in the cells whose lengths it can grow into.
 
         Returns:
             the grid; all faults of all cells are reported at once (`ConfigError`).
+
+        >>> grid = Grid.product("mine", problems=["nottingham"], algorithms=["sgd-cr"], epochs=3)
+        >>> [cell.id for cell in grid.cells]
+        ['nottingham_sgd-cr_paper_seed1']
         """
         for algorithm in algorithms:
             one_of("algorithm", algorithm, ALGORITHMS)
@@ -99,22 +104,20 @@ class Grid:
         cells: list[Cell] = []
         faults: dict[str, None] = {}
         unused = dict.fromkeys(overrides)
-        for seed in seeds:
-            for task in tasks:
-                for settings in presets:
-                    for init in inits or [None]:
-                        for length in lengths or [None]:
-                            for algorithm in algorithms:
-                                fields = _fields(algorithm, length, overrides)
-                                unused = dict.fromkeys(name for name in unused if name not in fields)
-                                fields |= {"seed": seed} | ({} if init is None else {"init": init})
-                                fields |= {} if length is None else {"length": length}
-                                try:
-                                    config = preset(task, algorithm, settings, **fields)
-                                except ConfigError as found:
-                                    faults |= dict.fromkeys(found.faults)
-                                    continue
-                                cells.append(Cell(_name(config, settings, init), config, settings, test))
+        named = [problems_.name_of(problem) for problem in problems]
+        axes = (seeds, named, presets, inits or [None], lengths or [None], aheads or [None], algorithms)
+        for seed, problem, settings, init, length, ahead, algorithm in itertools.product(*axes):
+            fields = _fields(algorithm, length, overrides)
+            unused = dict.fromkeys(field for field in unused if field not in fields)
+            own = {"seed": seed, "init": init, "length": length, "ahead": ahead}
+            fields |= {field: value for field, value in own.items() if value is not None}
+            try:
+                config = preset(problem, algorithm, settings, **fields)
+            except ConfigError as found:
+                faults |= dict.fromkeys(found.faults)
+                continue
+            tested = test if config.form == DRAWN else ()
+            cells.append(Cell(_name(config, settings, init), config, settings, tested))
         faults |= dict.fromkeys(f"{field} must be left out: no cell of the grid would read it" for field in unused)
         if faults:
             raise ConfigError(list(faults))
@@ -126,17 +129,21 @@ class Grid:
         return Grid(self.name, self.cells + tuple(cell for cell in other.cells if cell.id not in mine))
 
 
-def _name(config: RunConfig, settings: str, init: str | None) -> str:
-    low, high = config.length
-    length = f"{low}" if low == high else f"{low}-{high}"
-    parts = [config.task, length, config.algorithm, settings, *([] if init is None else [init]), f"seed{config.seed}"]
-    return "_".join(parts)
+def _name(config: Config, settings: str, init: str | None) -> str:
+    parts = [problems_.title(config.problem)]
+    if config.form == DRAWN:
+        low, high = config.length
+        parts.append(f"{low}" if low == high else f"{low}-{high}")
+    elif config.problem in TEXTS:
+        parts.append(f"ahead{config.ahead}")
+    network = [] if config.network == "rnn" else [config.network]
+    return "_".join([*parts, config.algorithm, settings, *network, *([init] if init else []), f"seed{config.seed}"])
 
 
-def read_by(algorithm: str, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Those of `overrides` that a run by `algorithm` reads.
+def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Those of `overrides` that a run by `algorithm`, of this length, reads.
 
-    >>> read_by("sgd-c", {"lr": 0.1, "threshold": 1.0, "alpha": 2.0})
+    >>> _fields("sgd-c", None, {"lr": 0.1, "threshold": 1.0, "alpha": 2.0})
     {'lr': 0.1, 'threshold': 1.0}
     """
     absent: tuple[str, ...] = ()
@@ -144,12 +151,7 @@ def read_by(algorithm: str, overrides: dict[str, Any]) -> dict[str, Any]:
         absent += OF_CLIPPING
     if algorithm not in ("sgd-r", "sgd-cr"):
         absent += OF_OMEGA
-    return {field: value for field, value in overrides.items() if field not in absent}
-
-
-def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
-    fields = read_by(algorithm, overrides)
     curriculum = overrides.get("curriculum")
     if curriculum is not None and length is not None and (curriculum[0] >= length[0] or curriculum[1] > length[1]):
-        fields = {field: value for field, value in fields.items() if field not in OF_CURRICULUM}
-    return fields
+        absent += OF_CURRICULUM
+    return {field: value for field, value in overrides.items() if field not in absent}

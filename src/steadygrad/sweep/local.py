@@ -2,13 +2,14 @@
 
 A pool of many processes breaks as a whole when one of them dies. Here each slot is a pool of one, so a process that
 is killed takes nothing with it but the cell it was running, and that cell is submitted again. How often is the
-cell's own business (`steadygrad.sweep.cell`): it counts the starts that never came to an end.
+cell's own business (`steadygrad.sweep.cell`): it counts the starts that never ended.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -56,7 +57,7 @@ class Local:
         self.workers = available if workers is None else whole("workers", workers)
 
     def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
-        """`function` of every cell, in the order in which they come to an end.
+        """`function` of every cell, in the order in which they end.
 
         Args:
             function: must not raise; what it returns must be picklable.
@@ -71,7 +72,7 @@ class Local:
             while waiting or running:
                 while waiting and idle:
                     slot, cell = idle.pop(), waiting.popleft()
-                    running[slot.submit(function, cell)] = (slot, cell)
+                    running[slot.submit(_Stoppable(function), cell)] = (slot, cell)
                 # A limit, so that Ctrl-C is heard on every platform.
                 done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -85,7 +86,7 @@ class Local:
                     else:
                         outcomes.append(future.result())
         except KeyboardInterrupt:
-            _interrupt(running)
+            _stop(running)
             raise
         finally:
             for slot in (*idle, *(slot for slot, _ in running.values())):
@@ -108,10 +109,11 @@ class _Slot:
             self._process = self._pool.submit(os.getpid)
         return self._pool.submit(function, cell)
 
-    def interrupt(self) -> None:
-        """Passes Ctrl-C on to the process, if it is up."""
-        if self._process is not None and self._process.done() and self._process.exception() is None:
-            os.kill(self._process.result(), signal.SIGINT)
+    @property
+    def process(self) -> int | None:
+        """The process's id, once it is up."""
+        started = self._process is not None and self._process.done() and self._process.exception() is None
+        return self._process.result() if started and self._process is not None else None
 
     def died(self, future: Future[Any]) -> bool:
         """Whether the process is gone; a new one is then made for the next cell."""
@@ -134,7 +136,7 @@ def _begin() -> None:
     Ctrl-C reaches every process of the terminal's group; the sweep passes it on instead, once. And a process whose
     sweep was killed must not train on: the next sweep would run the same cell beside it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, _Stoppable.stop)
     if hasattr(os, "setsid"):
         os.setsid()
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
@@ -146,7 +148,43 @@ def _leave_with(sweep: int) -> None:
     os._exit(1)
 
 
-def _interrupt(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
-    for slot, _ in running.values():
-        slot.interrupt()
-    wait(running, timeout=GRACE)
+class _Stoppable:
+    """`function`, which raises KeyboardInterrupt once its process got SIGINT, be it before the call or while it lasts."""
+
+    stopped = busy = False
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, cell: Any) -> Any:
+        if _Stoppable.stopped:
+            raise KeyboardInterrupt
+        _Stoppable.busy = True
+        try:
+            return self.function(cell)
+        finally:
+            _Stoppable.busy = False
+
+    @staticmethod
+    def stop(number: int, frame: Any) -> None:
+        """The handler of SIGINT."""
+        _Stoppable.stopped = True
+        if _Stoppable.busy:
+            raise KeyboardInterrupt
+
+
+def _stop(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
+    """Pass Ctrl-C on to every process, as soon as it is up, and wait for their checkpoints."""
+    print(
+        f"stopping: {len(running)} running cells write a checkpoint (at most {GRACE:.0f} s)",
+        file=sys.stderr,
+        flush=True,
+    )
+    told: set[int] = set()
+    deadline = time.monotonic() + GRACE
+    while time.monotonic() < deadline and not all(future.done() for future in running):
+        for slot, _ in running.values():
+            if slot.process is not None and slot.process not in told:
+                told.add(slot.process)
+                os.kill(slot.process, signal.SIGINT)
+        wait(running, timeout=0.2)

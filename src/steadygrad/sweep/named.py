@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from steadygrad.checks import one_of, whole
-from steadygrad.sweep.budget import BEGIN, FIG7, GROWING, LONGEST, TABLE1, TABLE2, TASKS, Budget, NaturalBudget
+from steadygrad.sweep.budget import FIG7, LONGEST, TABLE1, TABLE2, TASKS, Budget, DataBudget
 from steadygrad.sweep.grid import Grid
-from steadygrad.sweep.natural_grid import natural_product
 
 BEYOND = (250, 300, 400)
 """Lengths at which a model trained on 50 to 200 steps is tested."""
@@ -34,29 +33,16 @@ def fig7(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, *
     Args:
         budget: 'demo', 'minutes', 'hours' or 'full'.
         seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `preset`, or fields of `RunConfig`, such as `max_updates`.
+        **overrides: `preset`, or fields of `Config`, such as `max_updates`.
 
     >>> len(fig7("hours").cells)
     90
     """
     size = _budget(FIG7, budget)
     preset = overrides.pop("preset", size.presets[0])
-    settings = dict(size.settings) if preset == "steady" else {"max_updates": size.settings["max_updates"]}
-    grids = []
-    for length in size.lengths:
-        growing: dict[str, Any] = {}
-        if preset == "steady":
-            growing = dict(GROWING) if length > BEGIN else {"curriculum": None}
-        grids.append(
-            Grid.product(
-                "fig7",
-                lengths=[(length, length)],
-                presets=[preset],
-                seeds=_seeds(seeds, size.seeds),
-                **{**settings, **growing, "after_success": "stop", **overrides},
-            )
-        )
-    return _joined("fig7", grids)
+    settings = {**size.settings, "after_success": "stop", **overrides}
+    lengths = [(length, length) for length in size.lengths]
+    return Grid.product("fig7", lengths=lengths, presets=[preset], seeds=_seeds(seeds, size.seeds), **settings)
 
 
 def tasks(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
@@ -65,7 +51,7 @@ def tasks(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, 
     Args:
         budget: 'minutes', 'hours' or 'full'.
         seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `presets`, or fields of `RunConfig`.
+        **overrides: `presets`, or fields of `Config`.
     """
     size = _budget(TASKS, budget)
     presets = overrides.pop("presets", size.presets)
@@ -95,7 +81,7 @@ def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, 
             grids.append(
                 Grid.product(
                     "longest",
-                    tasks=[task],
+                    problems=[task],
                     lengths=[(length if memorizes else RANGE[0], length)],
                     algorithms=["sgd-cr"],
                     presets=size.presets,
@@ -113,9 +99,9 @@ def table1(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None,
     Args:
         budget: 'minutes', 'hours' or 'full'.
         seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `presets`, or fields of `NaturalConfig`, such as `epochs`.
+        **overrides: `presets`, or fields of `Config`, such as `epochs`.
     """
-    return _natural("table1", _budget(TABLE1, budget), ("piano-midi", "nottingham", "musedata"), (1,), seeds, overrides)
+    return _of_data("table1", _budget(TABLE1, budget), ("piano-midi", "nottingham", "musedata"), None, seeds, overrides)
 
 
 def table2(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
@@ -124,7 +110,7 @@ def table2(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None,
     Args:
         budget, seeds, **overrides: as for `table1`.
     """
-    return _natural("table2", _budget(TABLE2, budget), ("ptb",), (1, 5), seeds, overrides)
+    return _of_data("table2", _budget(TABLE2, budget), ("ptb",), (1, 5), seeds, overrides)
 
 
 def smoke(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
@@ -181,7 +167,7 @@ def _by_task(
         grids.append(
             Grid.product(
                 name,
-                tasks=[task],
+                problems=[task],
                 lengths=lengths,
                 algorithms=algorithms,
                 presets=[preset],
@@ -198,26 +184,26 @@ def _memorizes(task: str) -> bool:
     return task.startswith("memorization")
 
 
-def _natural(
+def _of_data(
     name: str,
-    size: NaturalBudget,
-    data: Sequence[str],
-    aheads: Sequence[int],
+    size: DataBudget,
+    problems: Sequence[str],
+    aheads: Sequence[int] | None,
     seeds: int | Sequence[int] | None,
     overrides: dict[str, Any],
 ) -> Grid:
     presets = overrides.pop("presets", size.presets)
     grids = [
-        natural_product(
+        Grid.product(
             name,
-            data=[source],
+            problems=[source],
             aheads=aheads,
             presets=[preset],
             seeds=_seeds(seeds, size.seeds),
             **{**size.settings(preset, source), **overrides},
         )
         for preset in presets
-        for source in data
+        for source in problems
     ]
     return _joined(name, grids)
 

@@ -1,7 +1,7 @@
 """How far a sweep is: cells done, running and left, and the time left, read from its folder once a second.
 
 The folder is what all engines share, near or far, and what is left of a sweep after any accident; so it is the one
-thing to watch. The time left is the mean time of finished cells like the ones that are left (same task, length and
+thing to watch. The time left is the mean time of finished cells like the ones that are left (same problem, length and
 algorithm), divided by the workers; where there are none yet, finished cells of any sort, scaled by the work in them
 (updates × steps, or epochs × tokens).
 """
@@ -17,12 +17,11 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from steadygrad.checks import one_of
-from steadygrad.sweep import kinds
-from steadygrad.sweep.cell import FAILURE, STARTS, finished, read
+from steadygrad.experiments import Result
+from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
+from steadygrad.sweep.cell import duration as duration
+from steadygrad.sweep.estimate import work
 from steadygrad.sweep.grid import Cell
-from steadygrad.sweep.outcome import Outcome
-from steadygrad.sweep.outcome import duration as duration
-from steadygrad.training import files
 
 STYLES = ("auto", "plain", "none")
 INTERVAL = 1.0
@@ -104,8 +103,8 @@ class Watch:
             del self.left[cell.id]
             self.outcomes[cell.id] = outcome
             if outcome.status == "finished":
-                result = read(self.directory / cell.id / files.RESULT)
-                self._seconds.append((cell, kinds.of(cell.config).seconds(result)))
+                result = Result.read(self.directory / cell.id)
+                self._seconds += [] if result is None else [(cell, result.total_seconds)]
             self._say(f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}{self._rest()}")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.total - len(self.left), rest=self._rest())
@@ -150,8 +149,9 @@ def _ended(cell: Cell, folder: Path) -> Outcome | None:
 
 
 def _kind(cell: Cell) -> tuple[Any, ...]:
-    return *kinds.of(cell.config).alike(cell.config), cell.preset
+    config = cell.config
+    return config.problem, config.length, config.ahead, config.algorithm, cell.preset
 
 
 def _work(cell: Cell) -> float:
-    return kinds.of(cell.config).work(cell.config)
+    return work(cell.config)

@@ -1,13 +1,12 @@
 """What is kept of a sweep: one JSON line for each cell, small enough to be kept under version control for good.
 
-    {"id": …, "grid": …, "command": …, "task": …, "length": [low, high], "algorithm": …, "preset": …, "seed": …,
+    {"id": …, "grid": …, "command": …, "problem": …, "length": [low, high], "algorithm": …, "preset": …, "seed": …,
      "config": {…}, "result": {…}, "generalisation": {"250": …, "300": …, "400": …},
      "commit": …, "version": …, "machine": {"cpu": …, "threads": …}, "date": …}
 
-A cell of music or text says `"data"` and `"ahead"` in place of task and length, and has no `generalisation`
-(`steadygrad.sweep.kind`). `config` holds the fields that are not what a run has by default. A cell that failed has
-`"result": null` and `"failed": reason`. Lines are sorted by id and keys always come in the same order, so two
-collections of the same folder are the same file.
+A cell of a data set has no `length` and no `generalisation`, one of text says how far `"ahead"` it predicts. `config` holds
+the fields that are not what a run has by default. A cell that failed has `"result": null` and `"failed": reason`. Lines are
+sorted by id and keys always come in the same order, so two collections of the same folder are the same file.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steadygrad.sweep import kinds
+from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep.cell import DESCRIPTION, FAILURE, GENERALISATION, SWEEP, read
-from steadygrad.training import files
 
 DIGITS = 4
 """Of every fraction and time: 10,000 test sequences don't tell more."""
@@ -71,11 +69,9 @@ def read_records(path: Path) -> list[Record]:
             continue
         try:
             record = json.loads(line)
-            missing = {"id", "result"} - record.keys()
+            missing = {"id", "problem", "result"} - record.keys()
             if missing:
                 raise KeyError(", ".join(sorted(missing)))
-            if not record.keys() & {"task", "data"}:
-                raise KeyError("task or data")
         except (ValueError, KeyError, AttributeError) as error:
             raise ValueError(
                 f"{path}, line {number}, must be a record of a sweep ({type(error).__name__}: {error})"
@@ -99,24 +95,32 @@ def _key(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _record(folder: Path) -> Record | None:
-    about, result, failure = (read(folder / name) for name in (DESCRIPTION, files.RESULT, FAILURE))
+    about, result, failure = read(folder / DESCRIPTION), Result.read(folder), read(folder / FAILURE)
     if result is None and failure is None:
         return None
-    kind = kinds.named(about.get("kind", "task"))
-    config = kind.config(about["config"])
+    config = Config.from_dict(about["config"])
     fields = config.as_dict()
-    usual = kind.usual(config)
-    elsewhere = (*kind.told, "seed")
+    usual = {**Config(config.problem, "sgd", path=config.path).as_dict(), "path": None}
+    told = [name for name in ("problem", "length", "ahead", "algorithm") if name in fields]
     record: Record = {key: about.get(key) for key in ("id", "grid", "command")}
-    record |= {name: fields[name] for name in kind.told}
+    record |= {name: fields[name] for name in told}
     record |= {"preset": about["preset"], "seed": config.seed}
+    elsewhere = (*told, "seed")
     record["config"] = {name: value for name, value in fields.items() if name not in elsewhere and value != usual[name]}
     if result is not None:
-        record["result"] = {name: _rounded(result[name]) for name in kind.kept}
-        record |= _rounded(kind.beyond(read(folder / GENERALISATION) or {}))
+        record["result"] = _rounded(result.told())
+        if config.form == "drawn":
+            record |= _rounded(_beyond(read(folder / GENERALISATION) or {}))
     else:
         record |= {"result": None, "failed": failure["reason"]}
     return record | {key: about.get(key) for key in ("commit", "version", "machine", "date")}
+
+
+def _beyond(tested: Mapping[str, Any]) -> Record:
+    """The errors at other lengths; for regression by the squared error too."""
+    found: Record = {"generalisation": {length: each["error"] for length, each in tested.items()}}
+    squared = {length: each["errors"]["squared"] for length, each in tested.items() if "squared" in each["errors"]}
+    return found | ({"generalisation_squared": squared} if squared else {})
 
 
 def _rounded(value: Any) -> Any:

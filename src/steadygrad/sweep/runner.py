@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from steadygrad import __version__
-from steadygrad.sweep import kinds, provenance
-from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, finished, read, write
+from steadygrad.experiments import files
+from steadygrad.sweep import provenance
+from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, can_grow, finished, read, write
 from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.sweep.local import Local
 from steadygrad.sweep.progress import Watch
-from steadygrad.training import files
 
 _Cell = TypeVar("_Cell")
 _Outcome = TypeVar("_Outcome")
+
+
+LOCK, WAIT = ".sweep.lock", 10.0
+"""The lock on sweep.json, and how many seconds to wait for it."""
+PREPARING = (LOCK, f".{SWEEP}.tmp")
+"""What a folder may hold while another sweep is being prepared there."""
 
 
 class Engine(Protocol):
@@ -54,8 +60,7 @@ def run(
         engine: `Local()` by default, one model per core.
         command: what the user typed, for the records.
         progress: 'auto', 'plain' or 'none'.
-        train: in place of `training.run` and `natural.run`.
-        evaluate: in place of `training.evaluate`.
+        train, evaluate: in place of `experiments.run` and `experiments.evaluate`.
 
     Returns:
         what became of each cell, in the grid's order.
@@ -85,6 +90,12 @@ def remaining(grid: Grid, directory: Path) -> list[Cell]:
 def _prepare(grid: Grid, directory: Path, command: str) -> None:
     check(grid, directory)
     directory.mkdir(parents=True, exist_ok=True)
+    # two sweeps begun in one folder at the same moment must not lose each other's cells
+    with files.locked(directory / LOCK, f"{directory} is in use: another sweep is being prepared there", WAIT):
+        _add_cells(grid, directory, command)
+
+
+def _add_cells(grid: Grid, directory: Path, command: str) -> None:
     known = (read(directory / SWEEP) or {"cells": []})["cells"]
     cells = list(dict.fromkeys([*known, *(cell.id for cell in grid.cells)]))
     write(directory / SWEEP, {"grid": grid.name, "command": command, "version": __version__, "cells": cells})
@@ -95,17 +106,20 @@ def check(grid: Grid, directory: Path) -> None:
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"the sweep's folder must be a folder, and {directory} is a file")
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / SWEEP).is_file():
+    if (
+        directory.is_dir()
+        and any(path.name not in PREPARING for path in directory.iterdir())
+        and not (directory / SWEEP).is_file()
+    ):
         raise ValueError(
             f"the sweep's folder must be new, empty, or of an earlier sweep, and {directory} holds other files"
         )
     for cell in grid.cells:
         if not (directory / cell.id / files.CONFIG).is_file():
             continue
-        kind = kinds.of(cell.config)
-        there = kind.read(directory / cell.id)
-        if kind.can_grow(there, cell.config):
-            there = there.changed(**{kind.limit: getattr(cell.config, kind.limit)})
+        there, limit = files.read_config(directory / cell.id), cell.config.limit
+        if can_grow(there, cell.config):
+            there = there.changed(**{limit: getattr(cell.config, limit)})
         other = there.differences(cell.config)
         if other:
             raise ValueError(

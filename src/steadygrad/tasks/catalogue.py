@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import fields
 from typing import Any
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.marked_numbers import Addition, Multiplication
-from steadygrad.tasks.memorization import Memorization5bit, Memorization20bit
-from steadygrad.tasks.random_permutation import RandomPermutation
 from steadygrad.tasks.task import Task
-from steadygrad.tasks.temporal_order import TemporalOrder, TemporalOrder3bit
 
-_CATALOGUE: dict[str, type[Task]] = {
-    task.name: task
-    for task in (
-        TemporalOrder,
-        TemporalOrder3bit,
-        Addition,
-        Multiplication,
-        RandomPermutation,
-        Memorization5bit,
-        Memorization20bit,
-    )
+HOMES = {
+    "temporal-order": ("temporal_order", "TemporalOrder"),
+    "temporal-order-3bit": ("temporal_order", "TemporalOrder3bit"),
+    "addition": ("marked_numbers", "Addition"),
+    "multiplication": ("marked_numbers", "Multiplication"),
+    "random-permutation": ("random_permutation", "RandomPermutation"),
+    "memorization-5bit": ("memorization", "Memorization5bit"),
+    "memorization-20bit": ("memorization", "Memorization20bit"),
+    "recall": ("recall", "Recall"),
 }
+"""Name to file and class; a file is loaded when its task is asked for."""
 
 
 def names() -> tuple[str, ...]:
-    """The names that `get` knows, in the paper's spirit: the prototype first, the hardest last.
+    """The names that `get` knows, the prototype first; the last, recall, is not the paper's.
 
     >>> names()[0]
     'temporal-order'
     """
-    return tuple(_CATALOGUE)
+    return tuple(HOMES)
 
 
 def get(name: str, **options: Any) -> Task:
@@ -41,7 +37,7 @@ def get(name: str, **options: Any) -> Task:
     Args:
         name: one of `names()`.
         **options: the task's own option: `positions` (temporal order), `criterion` (addition, multiplication),
-            `predict` (random permutation) or `counted` (memorization).
+            `predict` (random permutation), `counted` (memorization) or `distractors` (recall).
 
     Returns:
         a frozen `Task`.
@@ -51,11 +47,17 @@ def get(name: str, **options: Any) -> Task:
     >>> get("temporal-ordre")
     Traceback (most recent call last):
     ValueError: task must be one of 'temporal-order', 'temporal-order-3bit', 'addition', 'multiplication', \
-'random-permutation', 'memorization-5bit', 'memorization-20bit', not 'temporal-ordre' (did you mean 'temporal-order'?)
+'random-permutation', 'memorization-5bit', 'memorization-20bit', 'recall', not 'temporal-ordre' (did you mean 'temporal-order'?)
 
     Reference: Pascanu, Mikolov & Bengio 2013, supplement, "The pathological synthetic tasks".
     """
-    task = _CATALOGUE[one_of("task", name, _CATALOGUE)]
+    task = home(name)
     for option in options:
         one_of(f"an option of {name}", option, [field.name for field in fields(task)])
     return task(**options)
+
+
+def home(name: str) -> type[Task]:
+    """The class of the task called `name`."""
+    file, called = HOMES[one_of("task", name, HOMES)]
+    return getattr(importlib.import_module(f"steadygrad.tasks.{file}"), called)

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steadygrad.tasks.batch import Batch
-from steadygrad.tasks.chance import uniform_over
+from steadygrad.tasks.batch import Batch, uniform_over
 from steadygrad.tasks.task import Regression
 
 

@@ -94,9 +94,9 @@ class Task(ABC):
         self._check_outputs(outputs, batch)
         return self._right(outputs, batch.targets).all(dim=0)
 
-    @abstractmethod
     def _draw(self, batch: int, length: int, generator: torch.Generator) -> Batch:
-        """`sample`, its arguments already checked."""
+        """`sample`, its arguments already checked; a task has this one or its own `sample`."""
+        raise NotImplementedError(f"{type(self).__name__} must have sample(batch, length, generator)")
 
     @abstractmethod
     def _error(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.batch import Batch
-from steadygrad.tasks.chance import uniform_over
+from steadygrad.tasks.batch import Batch, uniform_over
 from steadygrad.tasks.task import Classification
 
 DISTRACTORS = (2, 6)

@@ -1,0 +1,256 @@
+"""Options of the command line, made from the declarations of the settings (experiments/config.py).
+
+argparse, and no library that builds a command line from types: typer and cyclopts draw a panel of several lines for a fault in
+place of one sentence, and `steadygrad --help` should not need an extra.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..experiments import Config
+
+NOT_OPTIONS = ("problem", "path", "algorithm")
+"""Settings that `train` takes in another way."""
+OF_DATA = ("", "data", "text", "music")
+"""What settings of a data set are for (experiments/config.py)."""
+RENAMED = {"--task-option": "--option"}
+
+
+def length(text: str) -> tuple[int, int]:
+    """'50:200' or '100'.
+
+    >>> length("50:200"), length("100")
+    ((50, 200), (100, 100))
+    """
+    low, colon, high = text.partition(":")
+    try:
+        return int(low), int(high if colon else low)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a length or LOW:HIGH, such as 50:200, not {text!r}") from None
+
+
+def optional_length(text: str) -> tuple[int, int] | None:
+    """A length or a range; 'none' for none."""
+    return None if text == "none" else length(text)
+
+
+def threshold(text: str) -> float | str:
+    """A number, or 'auto'."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number or 'auto', not {text!r}") from None
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """'positions=program' as a pair; a value that is a number is one."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, such as positions=program, not {text!r}")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
+
+
+def folder(text: str) -> Any:
+    """A folder's path, which is not empty."""
+    from pathlib import Path
+
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be the path of a folder, not {text!r}")
+    return Path(text)
+
+
+def settings(of: Iterable[str | None] | None = None) -> dict[str, dict[str, Any]]:
+    """argparse's arguments for every setting that is an option, by name.
+
+    Args:
+        of: only those that are for these problems ('drawn', 'data', 'text', 'music', None for all of them).
+    """
+    from ..experiments import config
+
+    kinds: dict[Any, Any] = {int: int, float: float, str: str, tuple: length}
+    own: dict[str, Any] = {"threshold": threshold, "curriculum": optional_length}
+    made: dict[str, dict[str, Any]] = {}
+    for name, field in config.Config.model_fields.items():
+        if name in NOT_OPTIONS or (of is not None and config.of(name) not in of):
+            continue
+        about: dict[str, Any] = {"help": config.help_text(name), "default": argparse.SUPPRESS}
+        if config.kind(field) is bool:
+            about["action"] = argparse.BooleanOptionalAction
+        elif config.kind(field) is dict:
+            about |= {"type": pair, "metavar": config.metavar(name), "action": "append"}
+        else:
+            names = config.choices(field) and name != "threshold"
+            kind = str if names else own.get(name, kinds[config.kind(field)])
+            about |= {"type": kind, "metavar": config.metavar(name)}
+        made[name] = about
+    return made
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add an option for every setting of a run; one that is not typed is not in the result."""
+    from ..experiments.config import Config
+
+    made = settings()
+    for part, kind in Config.PARTS.items():
+        group = parser.add_argument_group(f"{part} (each in place of the preset's)")
+        for name in kind.model_fields:
+            if name in made:
+                group.add_argument(option(name), dest=name, **made[name])
+    add_renamed(parser)
+
+
+def add_renamed(parser: argparse.ArgumentParser) -> None:
+    """Let options of earlier versions say what they are called now."""
+    for old, new in RENAMED.items():
+        parser.add_argument(old, type=_renamed(new), help=argparse.SUPPRESS, default=argparse.SUPPRESS)
+
+
+def _renamed(new: str) -> Any:
+    def refuse(text: str) -> None:
+        raise argparse.ArgumentTypeError(f"is now called {new}: {new} {text}")
+
+    return refuse
+
+
+def option(name: str) -> str:
+    """How a setting is typed.
+
+    >>> option("time_step"), option("options")
+    ('--time-step', '--option')
+    """
+    return "--option" if name == "options" else f"--{name.replace('_', '-')}"
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that were typed."""
+    typed = {name: getattr(args, name) for name in settings() if hasattr(args, name)}
+    if "options" in typed:
+        typed["options"] = dict(typed["options"])
+    return typed
+
+
+def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
+    """Options that were typed and that nothing would read are refused by name.
+
+    >>> refuse(["length"], ["lr"], "with 'ptb', which is a text")
+    Traceback (most recent call last):
+    ValueError: --length must be left out with 'ptb', which is a text
+    """
+    others = [option(name) for name in typed if name not in allowed]
+    if others:
+        raise ValueError(f"{', '.join(others)} must be left out {why}")
+
+
+def refuse_others(typed: Iterable[str], problem: str) -> None:
+    """Settings that were typed and are for another form of problem, even if they have their default."""
+    from ..experiments import config
+    from ..experiments.problem import form
+
+    drawn = form(problem) == config.DRAWN
+    allowed = [
+        name
+        for name in typed
+        if (config.of(name) in (None, config.DRAWN) if drawn else config.of(name) != config.DRAWN)
+    ]
+    hint = " (--curriculum-patience is the curriculum's)" if drawn and "patience" in typed else ""
+    refuse(typed, allowed, f"with {problem!r}, which has no such setting{hint}")
+
+
+def add_display(parser: argparse.ArgumentParser) -> None:
+    """Add what training shows and how often it saves."""
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between two checkpoints (30)"
+    )
+    parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
+    parser.add_argument("--plain", action="store_true", help="lines of text, also on a terminal")
+    parser.add_argument("--quiet", action="store_true", help="nothing but the result")
+
+
+def progress(args: argparse.Namespace) -> str:
+    """The display that was asked for."""
+    return "none" if args.quiet else "plain" if args.plain else "auto"
+
+
+def of_run(args: argparse.Namespace) -> dict[str, Any]:
+    """What `experiments.run` is called with besides its config and folder."""
+    return {
+        "progress": progress(args),
+        "checkpoint_seconds": args.checkpoint_seconds,
+        "tensorboard": args.tensorboard,
+    }
+
+
+def preset_of(args: argparse.Namespace) -> Config:
+    """The settings that were asked for: a preset's, with what was typed in place of it."""
+    from ..experiments import preset
+
+    typed = given(args)
+    refuse_others(typed, args.problem)
+    if args.path is not None:
+        typed["path"] = args.path
+    return preset(args.problem, args.algorithm or "sgd-cr", args.preset, **typed)
+
+
+def lengths(text: str) -> list[tuple[int, int]]:
+    """Lengths of sequences: `50:200` is one model for all of 50 to 200, `10,20` a model for each.
+
+    >>> lengths("10,20,50:200")
+    [(10, 10), (20, 20), (50, 200)]
+    >>> lengths("200:50")
+    Traceback (most recent call last):
+    ValueError: length must be LOW:HIGH with LOW below HIGH, such as 50:200, not '200:50'
+    """
+    pairs = []
+    for part in _parts(text):
+        low, high = _ends("length", part, "T or LOW:HIGH, such as 50 or 50:200")
+        if ":" in part and low >= high:
+            raise ValueError(f"length must be LOW:HIGH with LOW below HIGH, such as 50:200, not {part!r}")
+        pairs.append((low, high))
+    return pairs
+
+
+def seeds(text: str) -> list[int]:
+    """Seeds: `1:5` are the five seeds from 1 to 5, `1,7` these two.
+
+    >>> seeds("1:3,7")
+    [1, 2, 3, 7]
+    """
+    found: dict[int, None] = {}
+    for part in _parts(text):
+        first, last = _ends("seeds", part, "S or FIRST:LAST, such as 1 or 1:5")
+        if first > last:
+            raise ValueError(f"seeds must be FIRST:LAST in this order, such as 1:5, not {part!r}")
+        found |= dict.fromkeys(range(first, last + 1))
+    return list(found)
+
+
+def names(text: str) -> list[str]:
+    """Names: a list with commas between.
+
+    >>> names("sgd, sgd-c")
+    ['sgd', 'sgd-c']
+    """
+    return list(dict.fromkeys(_parts(text)))
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _ends(name: str, part: str, allowed: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", part)
+    if not found:
+        raise ValueError(f"{name} must be {allowed}, not {part!r}")
+    return int(found[1]), int(found[2] or found[1])

@@ -1,0 +1,57 @@
+"""One harness for every experiment: a problem, a network and a method become a config; `run` trains it and gives the result.
+
+    >>> from steadygrad import experiments
+    >>> config = experiments.preset("temporal-order", "sgd-cr", "steady", length=(50, 200))
+    >>> config.optimizer, config.nonlinearity
+    ('adam', 'relu')
+
+`run(config, directory)` trains, `evaluate(directory)` tests, `load(directory)` gives the trained network. Names are loaded
+when they are first used: the command line needs the declarations of the settings without torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config import Config as Config
+    from .config import ConfigError as ConfigError
+    from .datasets import DataSet as DataSet
+    from .evaluation import evaluate as evaluate
+    from .files import FolderError as FolderError
+    from .network import Network as Network
+    from .presets import preset as preset
+    from .runs import run as run
+    from .saved import CheckpointError as CheckpointError
+    from .saved import Result as Result
+    from .trained import Trained as Trained
+    from .trained import load as load
+    from .trained import read_config as read_config
+
+_HOME = {
+    "CheckpointError": "saved",
+    "Config": "config",
+    "ConfigError": "config",
+    "DataSet": "datasets",
+    "FolderError": "files",
+    "Network": "network",
+    "Result": "saved",
+    "Trained": "trained",
+    "evaluate": "evaluation",
+    "load": "trained",
+    "preset": "presets",
+    "read_config": "trained",
+    "run": "runs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        return value
+    raise AttributeError(f"module 'steadygrad.experiments' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,383 @@
+"""Every setting of an experiment, declared once: name, type, bounds, default and help text.
+
+    problem    where sequences come from and when it is solved
+    network    the recurrent layer and its read-out
+    method     what is done with the gradient
+    limits     when to test, when to stop, how it is computed
+
+The checks, config.json, the command line (commands/options.py) and docs/settings.md are made from these declarations. This
+file needs pydantic and no torch, so that `steadygrad train --help` is quick; the names of what the core registers (such as
+initialisations) stand here as well, and a test compares them with the core's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import types
+import typing
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError
+    from pydantic.fields import FieldInfo
+except ImportError:
+    raise ImportError("experiments need pydantic: pip install 'steadygrad[train]'") from None
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+TASKS = (
+    *("temporal-order", "temporal-order-3bit", "addition", "multiplication", "random-permutation"),
+    *("memorization-5bit", "memorization-20bit", "recall"),
+)
+MUSIC = ("piano-midi", "nottingham", "musedata", "jsb", "music")
+TEXTS = ("ptb", "text")
+PROBLEMS = (*TASKS, *MUSIC, *TEXTS)
+OWN_DATA = {"text": "a text file", "music": "a folder of MIDI files"}
+"""Problems whose data the user brings: `path` names it."""
+ALGORITHMS = {
+    "sgd": "plain gradient",
+    "sgd-c": "norm clipping",
+    "sgd-r": "Ω, no clipping",
+    "sgd-cr": "norm clipping and Ω",
+}
+NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
+"""Name to class of the steadygrad package. Another recurrent layer is one more entry."""
+SCHEDULES = ("constant", "1/t", "half-when-worse", "linear", "cosine")
+SCHEDULES_BY_LENGTH = ("1/length", "1/length^1.5")
+USUAL_MOMENTUM: dict[str, float | None] = {"sgd": None, "momentum": 0.9, "nesterov": 0.9, "rmsprop": 0.0, "adam": 0.9}
+TIME_STEP, SHORTEST_STEP = 0.25, 0.001
+"""Seconds: the usual step of a user's own music, and the shortest."""
+LARGEST_SEED = 2**63 - 1
+
+DRAWN, DATA, OF_TEXT, OF_MUSIC = "drawn", "data", "text", "music"
+"""Which problems a setting is for: those that draw sequences, those with a data set; of these, text or music."""
+
+
+class ConfigError(ValueError):
+    """All faults of a config at once; `faults` has one sentence for each."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = tuple(faults)
+        text = faults[0] if len(faults) == 1 else "\n  ".join([f"the config has {len(faults)} faults:", *faults])
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self.faults),)
+
+
+def setting(default: Any, help: str, metavar: str = "NAME", of: str | None = None, **bounds: Any) -> Any:
+    """One setting: its default, its help text, the problems it is for, and pydantic's bounds (gt, ge, lt, le)."""
+    return Field(default, description=help, json_schema_extra={"metavar": metavar, "of": of}, **bounds)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ProblemSettings(_Settings):
+    """Where sequences come from."""
+
+    problem: str = setting("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS", "PROBLEM")
+    options: dict[str, Any] = setting({}, "the problem's own options, such as positions=program", "NAME=VALUE", DRAWN)
+    length: tuple[int, int] = setting(
+        (50, 200), "lengths to draw from, both included, or one length", "LOW:HIGH", DRAWN
+    )
+    path: str | None = setting(None, "your own text file, or folder of MIDI files", "PATH", DATA)
+    ahead: int = setting(1, "predict the character so many ahead", "N", OF_TEXT, ge=1)
+    time_step: float | None = setting(
+        None, "seconds of a step, of music of your own (0.25)", "S", OF_MUSIC, ge=SHORTEST_STEP
+    )
+    faults: Literal["raise", "skip"] = setting("raise", "what to do with MIDI files that cannot be read", of=OF_MUSIC)
+    seed: int = setting(1, "of data, initial weights and test sequences", "N", ge=0, le=LARGEST_SEED)
+
+
+class NetworkSettings(_Settings):
+    """The recurrent layer and its read-out."""
+
+    network: Literal["rnn", "gru", "lstm"] = setting("rnn", "the recurrent layer")
+    hidden: int | None = setting(None, "units of the recurrent layer (the paper's number for the problem)", "N", ge=1)
+    nonlinearity: Literal["tanh", "relu", "sigmoid", "identity"] = setting("tanh", "of the units, for rnn")
+    leak: float = setting(0.0, "λ of leaky units, for rnn", "λ", ge=0, lt=1)
+    bias: bool = setting(True, "whether the network has biases")
+    init: Literal[
+        "basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identity", "hold", "cycle", "input_driven", "uniform"
+    ] = setting("basic_tanh", "initial weights (gru and lstm: uniform, as torch draws them)")
+
+
+class MethodSettings(_Settings):
+    """What is done with the gradient."""
+
+    algorithm: Literal["sgd", "sgd-c", "sgd-r", "sgd-cr"] = setting(
+        "sgd-cr",
+        f"what is done to the gradient ({', '.join(f'{name}: {what}' for name, what in ALGORITHMS.items())}), whatever "
+        "the optimizer",
+    )
+    optimizer: Literal["sgd", "momentum", "nesterov", "rmsprop", "adam"] = setting("sgd", "how weights are updated")
+    lr: float = setting(0.01, "learning rate", "X", gt=0)
+    momentum: float | None = setting(None, "of the optimizer; β₁ of adam", "X", ge=0, lt=1)
+    batch: int = setting(20, "sequences in an update", "N", ge=1)
+    steps: int = setting(200, "longest chunk that gradients go back through; the state is carried on", "N", DATA, ge=1)
+    cost: Literal["mean", "sum"] = setting("mean", "over the steps of a sequence", of=DATA)
+    threshold: float | Literal["auto"] | None = setting(None, "norm above which the gradient is clipped, or auto", "X")
+    nonfinite: Literal["skip", "shrink", "raise"] | None = setting(
+        None, "where a clipped gradient is not finite (skip)"
+    )
+    alpha: float = setting(0.0, "factor of Ω", "X", ge=0)
+    omega: Literal["paper", "proceedings", "program"] = setting(
+        "paper", "Ω as in the paper, as in its final edition, or as in its authors' program"
+    )
+    lr_schedule: Literal["constant", "1/t", "half-when-worse", "linear", "cosine", "1/length", "1/length^1.5"] = (
+        setting("constant", "how the learning rate changes; the last two where lengths are drawn")
+    )
+    alpha_schedule: Literal["constant", "1/t", "half-when-worse", "linear", "cosine"] = setting(
+        "constant", "how α changes"
+    )
+    epoch: int = setting(10_000, "updates that make an epoch in 1/t and half-when-worse", "N", DRAWN, ge=1)
+    curriculum: tuple[int, int] | None = setting(
+        None, "lengths to begin with, which grow as the loss falls, or none", "LOW:HIGH", DRAWN
+    )
+    growth: float = setting(1.15, "factor by which they grow", "X", DRAWN, gt=1)
+    curriculum_patience: int = setting(500, "updates whose mean loss decides whether they grow", "N", DRAWN, ge=1)
+    curriculum_loss: float = setting(0.15, "mean loss below which they grow", "X", DRAWN, gt=0)
+
+
+class Limits(_Settings):
+    """When to test, when to stop, and how it is computed."""
+
+    max_updates: int = setting(5_000_000, "give up after so many updates", "N", DRAWN, ge=1)
+    epochs: int = setting(50, "stop after so many passes over the data", "N", DATA, ge=1)
+    patience: int | None = setting(None, "stop after so many epochs without a better validation", "N", DATA, ge=1)
+    max_seconds: float | None = setting(None, "stop after so many seconds", "S", gt=0)
+    check_every: int = setting(1000, "updates between two tests", "N", DRAWN, ge=1)
+    check_sequences: int = setting(1000, "sequences a test begins with", "N", DRAWN, ge=1)
+    test_sequences: int = setting(10_000, "sequences of a whole test", "N", DRAWN, ge=1)
+    success: float = setting(0.01, "solved when at most this share is wrong", "X", DRAWN, ge=0, lt=1)
+    average: int = setting(
+        1, "test and keep the mean of the weights over the N updates before a test", "N", DRAWN, ge=1
+    )
+    after_success: Literal["stop", "polish"] = setting(
+        "stop", "polish: train on and keep the weights that err least at twice the length", of=DRAWN
+    )
+    polish: float = setting(0.5, "polish for so many times the updates until success", "X", DRAWN, gt=0)
+    backend: Literal["auto", "reference", "torch", "native"] = setting("auto", "what computes the recurrent layer")
+    dtype: Literal["float32", "float64"] = setting("float32", "of weights and states")
+    threads: int = setting(
+        1, "of the recurrent layer; results do not depend on them, small networks run best on one", "N", ge=1
+    )
+
+
+class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
+    """The settings of one experiment, checked as a whole; all faults are reported at once (`ConfigError`).
+
+    Args:
+        problem: a name, or 'FILE.py:CLASS'; or a class of one's own.
+        algorithm: 'sgd', 'sgd-c' (clipped: needs `threshold`), 'sgd-r' (Ω: needs `alpha`) or 'sgd-cr' (both).
+        length: of problems that draw their sequences.
+        **settings: the other fields; docs/settings.md lists them.
+
+    Example:
+        >>> config = Config("temporal-order", "sgd-c", (50, 200), threshold=6.0, lr=0.001)
+        >>> config.hidden, Config.from_json(config.to_json()) == config
+        (50, True)
+        >>> Config("addition", "sgd", length=(200, 50), lr=-1.0)
+        Traceback (most recent call last):
+        steadygrad.experiments.config.ConfigError: the config has 2 faults:
+          length must be a pair of whole numbers, low before high, not (200, 50)
+          lr must be a finite number above 0, not -1.0
+
+    Reference: Pascanu, Mikolov & Bengio 2013, supplement, "Experimental setup" and "Natural tasks".
+    """
+
+    PARTS: ClassVar[dict[str, type[_Settings]]] = {
+        "problem": ProblemSettings,
+        "network": NetworkSettings,
+        "method": MethodSettings,
+        "limits": Limits,
+    }
+
+    def __init__(self, problem: Any = None, algorithm: Any = None, length: Any = None, **settings: Any) -> None:
+        from . import rules
+
+        positional = {"problem": problem, "algorithm": algorithm, "length": length}
+        given = {**{name: value for name, value in positional.items() if value is not None}, **settings}
+        known = type(self).model_fields
+        faults = [f"the config has no field {name!r}{_near(name, list(known))}" for name in given if name not in known]
+        if "problem" not in given:
+            faults.append("problem must be given")
+        if faults:
+            raise ConfigError(faults)
+        given = {name: rules.plain(name, value) for name, value in given.items()}
+        bad: dict[str, str] = {}
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            for each in error.errors():
+                name = str(each["loc"][0])
+                bad[name] = rules.sentence(name, known[name], given[name])
+        values = {name: given.get(name, each.get_default(call_default_factory=True)) for name, each in known.items()}
+        settled, found = rules.examine(values, set(bad))
+        order = list(known)
+        faults = sorted([*bad.values(), *found], key=lambda fault: order.index(fault.split()[0]))
+        if faults:
+            raise ConfigError(faults)
+        values = vars(self)
+        for name, value in settled.items():
+            values[name] = value  # pyright: ignore[reportIndexIssue]
+
+    @property
+    def form(self) -> str:
+        """'drawn' for a problem that draws its sequences, 'data' for one with a data set."""
+        from . import problem
+
+        return problem.form(self.problem)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the data are characters."""
+        return self.problem in TEXTS
+
+    @property
+    def limit(self) -> str:
+        """The field that says where a run gives up: 'max_updates' or 'epochs'."""
+        return "max_updates" if self.form == DRAWN else "epochs"
+
+    @property
+    def clips(self) -> bool:
+        """Whether the algorithm clips the gradient's norm."""
+        return self.algorithm in ("sgd-c", "sgd-cr")
+
+    @property
+    def regularises(self) -> bool:
+        """Whether the algorithm adds Ω."""
+        return self.algorithm in ("sgd-r", "sgd-cr")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields that are for this problem, as JSON has them: pairs are lists."""
+        from . import rules
+
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.__dict__.items()
+            if rules.applies(name, self.problem)
+        }
+
+    def to_json(self) -> str:
+        """The fields as a JSON object, one a line."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The config of `as_dict()`. A field that is not there has its default; one that does not exist is a fault.
+
+        Runs of version 0.1.0 called the problem `task` or `data`; these are read too.
+        """
+        if not isinstance(values, dict):
+            raise ConfigError([f"a config must be a JSON object, not {type(values).__name__}"])
+        from . import rules
+
+        given = {name: tuple(v) if isinstance(v, list) else v for name, v in rules.renamed(values).items()}
+        return cls(**given)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The config of `to_json()`."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigError([f"a config must be JSON, and this is not: {error}"]) from error
+        return cls.from_dict(values)
+
+    def changed(self, **overrides: Any) -> Self:
+        """This config with other values in some fields, checked again."""
+        return type(self)(**{**self.__dict__, **overrides})
+
+    def differences(self, other: Self) -> list[str]:
+        """What `other` has otherwise, field by field: 'seed is 1, not 2'."""
+        theirs = other.__dict__
+        return [
+            f"{name} is {mine!r}, not {theirs[name]!r}" for name, mine in self.__dict__.items() if mine != theirs[name]
+        ]
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """A path that still holds when the run is continued from another folder."""
+    return os.path.abspath(os.path.expanduser(os.fspath(path)))
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """The names that a setting can have; none if it is not one of names.
+
+    >>> choices(Config.model_fields["dtype"])
+    ('float32', 'float64')
+    """
+    kinds = [field.annotation, *typing.get_args(field.annotation)]
+    return next((typing.get_args(kind) for kind in kinds if typing.get_origin(kind) is Literal), ())
+
+
+def kind(field: FieldInfo) -> Any:
+    """The type of a setting that is not None: int, float, str, bool, dict or tuple."""
+    annotation: Any = field.annotation
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        annotation = typing.get_args(annotation)[0]
+    return typing.get_origin(annotation) or annotation
+
+
+def of(name: str) -> str | None:
+    """Which problems a setting is for: 'drawn', 'data', 'text' or 'music'; None for all."""
+    extra: Any = Config.model_fields[name].json_schema_extra
+    return extra["of"]
+
+
+def metavar(name: str) -> str:
+    """What a setting's value is called in help texts."""
+    extra: Any = Config.model_fields[name].json_schema_extra
+    return extra["metavar"]
+
+
+def help_text(name: str) -> str:
+    """A setting's help, with all names it can have.
+
+    >>> help_text("dtype")
+    'of weights and states: float32 or float64'
+    """
+    field = Config.model_fields[name]
+    names = [each for each in choices(field) if name not in ("threshold", "algorithm")]
+    listed = f": {', '.join(names[:-1])} or {names[-1]}" if names else ""
+    return f"{field.description}{listed}"
+
+
+def settings_table() -> str:
+    """All settings as Markdown: docs/settings.md."""
+    problems = {
+        None: "all",
+        DRAWN: "that draw sequences",
+        DATA: "with a data set",
+        OF_TEXT: "text",
+        OF_MUSIC: "own music",
+    }
+    lines: list[str] = []
+    for part, kind_of in Config.PARTS.items():
+        lines += [
+            f"## {part.capitalize()}",
+            "",
+            f"{kind_of.__doc__}",
+            "",
+            "| setting | default | problems | what it is |",
+        ]
+        lines.append("|---|---|---|---|")
+        for name, field in kind_of.model_fields.items():
+            value = field.get_default(call_default_factory=True)
+            default = (
+                "" if value in (None, "", {}) else f"`{value}`".replace("(", "").replace(")", "").replace(", ", ":")
+            )
+            lines.append(f"| `{name}` | {default} | {problems[of(name)]} | {help_text(name)} |".replace("  ", " "))
+        lines.append("")
+    return "\n".join(lines)

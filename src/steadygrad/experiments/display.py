@@ -1,0 +1,222 @@
+"""What a run shows while it works: a live display on a terminal, or a line for each check.
+
+A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. What the
+lines say is in `Words`: a run counts updates, or the tokens of its epochs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import problem as problems
+from .config import ALGORITHMS, DRAWN, Config
+from .record import Snapshot
+
+_log = logging.getLogger("steadygrad")
+PROGRESS = ("auto", "plain", "none")
+
+
+class Display:
+    """Shows nothing: what 'none' asks for, and what the others build on."""
+
+    @contextmanager
+    def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
+        """While this lasts the display is there. `done`: how far the run had come before, of `limit`."""
+        yield
+
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
+        """A check was made: its line of metrics.jsonl, and its look at the gradients."""
+
+    def say(self, text: str) -> None:
+        """Something the user should know, between two checks."""
+
+    def tick(self, done: int, seconds: float, loss: float) -> None:
+        """Time has passed: how far the run has come, the seconds so far, and the loss of the last update."""
+
+
+class Words:
+    """How a run on a drawn problem is put into words: its title, its lines, and the numbers under the bar."""
+
+    unit = "updates"
+    """What is counted to tell how far the run has come: a field of its lines."""
+
+    def title(self, config: Config) -> str:
+        """The run in one line."""
+        length = f"length {config.length[0]}–{config.length[1]}"
+        return f"{problems.title(config.problem)} · {method(config)} · {length} · seed {config.seed}"
+
+    def done(self, done: int, limit: int) -> str:
+        """How far it has come."""
+        return f"{done:,} of {limit:,} {self.unit}"
+
+    def pace(self, rate: float) -> str:
+        """How quickly it goes on."""
+        return f"{rate:,.0f}/s"
+
+    def text(self, line: dict[str, Any]) -> str:
+        """A line of metrics by itself.
+
+        >>> line = {"updates": 1000, "loss": 0.5, "error": 0.25, "gradient_norm": 2.0, "clip_rate": 0.5, "omega": 0.01}
+        >>> line |= {"spectral_radius": 1.0, "horizon": 30, "low": 20, "high": 30, "updates_per_second": 9.0, "seconds": 61}
+        >>> Words().text(line)[:52]
+        '   1,000 updates  loss 0.5     wrong  25.00 %  ‖g‖ 2'
+        """
+        return (
+            f"{line['updates']:8,} updates  loss {short(line['loss'])} wrong {100 * line['error']:6.2f} %  "
+            f"‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  Ω {short(line['omega'])} "
+            f"ρ {_fixed(line['spectral_radius'], 3)}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
+            f"{line['updates_per_second']:.0f}/s  {clock(line['seconds'])}"
+        )
+
+    def numbers(self, line: dict[str, Any], loss: float | None) -> str:
+        """The last line of metrics under the bar, with a smoothed loss of now."""
+        most = short(line["gradient_norm_max"], 0)
+        return (
+            f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   ‖g‖ {short(line['gradient_norm'], 0)} (max {most})   "
+            f"clipped {100 * line['clip_rate']:.0f} %   Ω {short(line['omega'], 0)}   ρ {_fixed(line['spectral_radius'], 3)}   "
+            f"horizon {line['horizon']}   length {line['low']}–{line['high']}"
+        )
+
+
+class DataWords(Words):
+    """The words of a run on a data set.
+
+    Args:
+        predictions: how many make an epoch.
+        per_nat: how many units of the score a nat is.
+    """
+
+    unit = "tokens"
+
+    def __init__(self, predictions: int, per_nat: float) -> None:
+        self._predictions, self._per_nat = predictions, per_nat
+        self._valid: float | None = None
+        self._best: float | None = None
+        self._radius: float | None = None
+
+    def title(self, config: Config) -> str:
+        own = f" {config.path}" if config.path else ""
+        ahead = f", {config.ahead} ahead" if config.is_text else ""
+        name = problems.title(config.problem)
+        return f"{name}{own}{ahead} · {method(config)} · {config.hidden} units · seed {config.seed}"
+
+    def done(self, done: int, limit: int) -> str:
+        epochs = limit // self._predictions
+        return f"epoch {min(epochs, 1 + done // self._predictions)} of {epochs}"
+
+    def pace(self, rate: float) -> str:
+        return f"{rate:,.0f} tokens/s"
+
+    def text(self, line: dict[str, Any]) -> str:
+        """
+        >>> line = {"epoch": 3, "updates": 1200, "train": 1.5, "valid": None, "gradient_norm": 2.0, "clip_rate": 0.5}
+        >>> line |= {"omega": 0.01, "spectral_radius": None, "lr": 0.01, "updates_per_second": 9.5}
+        >>> line |= {"tokens_per_second": 41200.0, "seconds": 61}
+        >>> DataWords(1000, 1.0).text(line)[:53]
+        'epoch   3     1,200 updates  train 1.5000  valid –   '
+        """
+        return (
+            f"epoch {line['epoch']:3d}  {line['updates']:8,} updates  train {_fixed(line['train']):<6}  "
+            f"valid {_fixed(line['valid']):<6}  ‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  "
+            f"Ω {short(line['omega'])} ρ {_fixed(line['spectral_radius']):<6}  rate {line['lr']:<8.3g} "
+            f"{line['updates_per_second']:.3g} updates/s  {line['tokens_per_second']:,.0f} tokens/s  {clock(line['seconds'])}"
+        )
+
+    def numbers(self, line: dict[str, Any], loss: float | None) -> str:
+        if line["valid"] is not None:  # at the end of an epoch; between, what was found there is still shown
+            self._valid, self._radius = line["valid"], line["spectral_radius"]
+            self._best = line["valid"] if self._best is None else min(self._best, line["valid"])
+        train = line["train"] if loss is None else loss * self._per_nat
+        valid = _fixed(self._valid)
+        best = "" if self._best is None else f" (best {_fixed(self._best)})"
+        most = short(line["gradient_norm_max"], 0)
+        return (
+            f"train {_fixed(train)}   valid {valid}{best}   ‖g‖ {short(line['gradient_norm'], 0)} (max {most})   "
+            f"clipped {100 * line['clip_rate']:.0f} %   Ω {short(line['omega'], 0)}   "
+            f"ρ {_fixed(self._radius)}   rate {line['lr']:.3g}   "
+            f"{line['updates_per_second']:.3g} updates/s"
+        )
+
+
+def words(config: Config, problem: Any) -> Words:
+    """How the lines of a run are put into words."""
+    if config.form == DRAWN:
+        return Words()
+    return DataWords(problem.predictions("train"), problem.per_nat)
+
+
+def method(config: Config) -> str:
+    """What is done to the gradient, and which optimizer takes it: the name of the one says nothing of the other.
+
+    >>> method(Config("addition", "sgd", optimizer="adam"))
+    'sgd (plain gradient), optimizer adam'
+    """
+    return f"{config.algorithm} ({ALGORITHMS[config.algorithm]}), optimizer {config.optimizer}"
+
+
+class Plain(Display):
+    """One line of text for each check."""
+
+    def __init__(self, words: Words | None = None) -> None:
+        self._words = words or Words()
+
+    @contextmanager
+    def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
+        _print(self._words.title(config))
+        yield
+
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
+        _print(self._words.text(line))
+
+    def say(self, text: str) -> None:
+        _print(text)
+
+
+def display(progress: str, words: Words | None = None) -> Display:
+    """The display called 'auto', 'plain' or 'none'."""
+    if progress == "none":
+        return Display()
+    if progress == "auto" and sys.stdout.isatty():
+        try:
+            from .live import Live
+        except ImportError:
+            _log.warning("the live display needs rich: pip install 'steadygrad[train]'; here are plain lines instead")
+            return Plain(words)
+        return Live(words=words)
+    return Plain(words)
+
+
+def _print(text: str) -> None:
+    """Print a line; what the terminal or pipe does not know, such as Ω, is replaced."""
+    try:
+        print(text, flush=True)
+    except UnicodeEncodeError:
+        encoding = sys.stdout.encoding or "ascii"
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def short(value: float | None, width: int = 7) -> str:
+    """A number of two digits in `width` characters; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–".ljust(width)
+    return f"{value:.2g}".ljust(width)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds.
+
+    >>> clock(59.6), clock(3725)
+    ('1:00', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _fixed(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"

@@ -1,0 +1,162 @@
+"""What a network learns. A problem says where its sequences come from, what the loss is, and how well it is solved.
+
+    drawn    sample(batch, length, generator) → tasks.Batch,  loss(outputs, batch),  is_correct(outputs, batch)
+             solved once at most 1 % of 10,000 fresh sequences are wrong: the synthetic tasks, and most problems of one's own
+    data     epoch(number) and whole(split) → data.Chunk: music and text (datasets.py)
+
+A problem of one's own is a class in a file, named 'FILE.py:CLASS' (docs/problems.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+from typing import Any
+
+from ..checks import one_of
+from .config import DATA, DRAWN, PROBLEMS, TASKS, absolute
+
+UNITS = {"piano-midi": 300, "nottingham": 300, "musedata": 400, "jsb": 300, "ptb": 500, "text": 500, "music": 300}
+"""The paper's number of units for each data set; those it does not have are as those it has."""
+DEFAULT_UNITS = 50
+OF_DRAWN = ("input_size", "output_size", "sample", "loss", "is_correct")
+OF_DATA = (
+    *("input_size", "output_size", "unit", "per_nat", "cost", "symbols"),
+    *("predictions", "updates_per_epoch", "epoch", "whole", "checksum"),
+)
+
+
+def is_own(name: str) -> bool:
+    """Whether the name is of a class in the user's own file: 'FILE.py:CLASS'."""
+    return ".py:" in name
+
+
+def is_known(name: str) -> bool:
+    """Whether there is such a problem; a class of one's own is not looked for."""
+    return name in PROBLEMS or is_own(name)
+
+
+def title(name: str) -> str:
+    """What a problem is called in sentences: a class of one's own without its folder.
+
+    >>> title("/home/me/my_problem.py:Parity"), title("addition")
+    ('Parity', 'addition')
+    """
+    return name.rpartition(":")[2] if is_own(name) else name
+
+
+def form(name: str) -> str:
+    """'drawn' or 'data'.
+
+    >>> form("addition"), form("ptb")
+    ('drawn', 'data')
+    """
+    if is_own(name):
+        return DRAWN if hasattr(own(name), "sample") else DATA
+    one_of("problem", name, PROBLEMS)
+    return DRAWN if name in TASKS else DATA
+
+
+def name_of(problem: Any) -> Any:
+    """The name under which a config keeps a problem: of a class (or an instance) its file and name.
+
+    >>> name_of("addition")
+    'addition'
+    """
+    if isinstance(problem, str):
+        if not is_own(problem):
+            return problem
+        path, _, name = problem.rpartition(":")
+        return f"{absolute(path)}:{name}"
+    kind: Any = problem if inspect.isclass(problem) else type(problem)
+    if getattr(kind, "name", None) in TASKS and kind.__module__.startswith("steadygrad."):
+        return kind.name
+    if not hasattr(kind, "sample") and not hasattr(kind, "epoch"):
+        return problem  # no problem at all: the config says so
+    try:
+        return f"{absolute(inspect.getfile(kind))}:{kind.__qualname__}"
+    except (OSError, TypeError):
+        raise ValueError(
+            f"problem must be a class in a file, so that the run can be resumed, and {kind.__qualname__} is in none"
+        ) from None
+
+
+def own(name: str) -> type[Any]:
+    """The user's class called 'FILE.py:CLASS'."""
+    from .. import tasks
+
+    path, _, called = name.rpartition(":")
+    path = absolute(path)
+    module = _module(path)
+    kind: Any = getattr(module, called, None)
+    if not isinstance(kind, type):
+        classes = [
+            each
+            for each, value in vars(module).items()
+            if inspect.isclass(value) and value.__module__ == module.__name__
+        ]
+        raise ValueError(f"problem must be a class in {path} ({', '.join(classes) or 'it has none'}), not {called!r}")
+    wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
+    missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
+    drawing: Any = kind
+    if wanted is OF_DRAWN and drawing.sample is tasks.Task.sample and drawing._draw is tasks.Task._draw:
+        missing.append("sample")
+    if missing:
+        raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")
+    return kind
+
+
+def _module(path: str) -> Any:
+    if not os.path.isfile(path):
+        raise ValueError(f"problem must name a file, and {path} is none")
+    for module in list(sys.modules.values()):  # a class that is passed as such is that class
+        if getattr(module, "__dict__", {}).get("__file__") == path:  # no lazy module is asked for it
+            return module
+    name = f"steadygrad_problem_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"problem must name a Python file, and {path} is none")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ValueError(f"problem cannot be loaded from {path} ({type(error).__name__}: {error})") from error
+    return module
+
+
+def drawn(name: str, options: dict[str, Any]) -> Any:
+    """The problem that draws its sequences, with its own options."""
+    if is_own(name):
+        try:
+            return own(name)(**options)
+        except TypeError as error:
+            raise ValueError(f"options must be those of {title(name)} ({error})") from error
+    from .. import tasks
+
+    return tasks.get(name, **options)
+
+
+def units(name: str, made: Any) -> int:
+    """The usual number of hidden units for a problem."""
+    return UNITS.get(name) or getattr(made, "hidden_size", DEFAULT_UNITS)
+
+
+def build(config: Any) -> Any:
+    """The problem of a config, its data read and verified.
+
+    Raises:
+        DataError: a data file is missing, altered, unreadable, or too short.
+        ValueError: the data are too short for the config.
+    """
+    if config.form == DRAWN:
+        return drawn(config.problem, config.options)
+    if is_own(config.problem):
+        return own(config.problem)(config)
+    from . import datasets
+
+    return datasets.read(config)

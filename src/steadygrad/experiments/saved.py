@@ -1,0 +1,215 @@
+"""What a run saves: its state every some seconds, and its result at the end. Nothing is pickled.
+
+    DIR/checkpoints/000012000.safetensors        the last two are kept
+      tensors    weights, best weights, optimizer state, generator state
+      header     config, counters, schedules, curriculum, clipper …; a sha256 over all of that and the tensors
+    DIR/result.json                              how it ended, its settings and versions
+
+A checkpoint is one safetensors file whose header holds the rest as JSON. It is moved into place whole. One that is truncated,
+altered, or of another config is refused by name, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from . import files
+from .config import Config, ConfigError
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. What a problem does not have is None.
+
+    Attributes:
+        reason: why it ended: 'solved', 'max_updates', 'epochs', 'patience', 'max_seconds', 'interrupted' or 'diverged: …'.
+        updates, seconds: until the first success, or all there were.
+        total_updates, total_seconds: all there were, polishing included.
+        best_updates: when the best weights were tested.
+        solved: whether a test found at most the share `success` of the test sequences wrong.
+        error, errors: of the best weights on the test sequences, by the problem's criterion, and by every criterion.
+        train, valid, test: the score of the weights that were best on validation, over the whole of each part. None where it
+            is not known: the test part is read once, at the end, and a run that diverged in its first epoch has no weights.
+        best_epoch: the epoch they were validated at; 0 where there are none.
+        epochs: how many were completed.
+        tokens_per_second: predictions learned from in a second of training, validation left out.
+    """
+
+    reason: str
+    updates: int
+    seconds: float
+    total_updates: int
+    total_seconds: float
+    best_updates: int | None = None
+    solved: bool | None = None
+    error: float | None = None
+    errors: dict[str, float] = field(default_factory=dict[str, float])
+    train: float | None = None
+    valid: float | None = None
+    test: float | None = None
+    best_epoch: int | None = None
+    epochs: int | None = None
+    tokens_per_second: float | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended because it diverged."""
+        return self.reason.startswith("diverged")
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped from outside, and can be resumed."""
+        return self.reason.startswith("interrupted")
+
+    def write(self, directory: Path, config: Config) -> None:
+        """Put the result, the settings and the versions into DIR/result.json."""
+        import torch
+
+        from .. import __version__
+
+        about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
+        files.write_json(directory / files.RESULT, {**asdict(self), **about})
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Result | None:
+        """The result in `directory`, or None if there is none yet."""
+        path = Path(directory) / files.RESULT
+        try:
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error})") from error
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Result:
+        """The result in a dict, such as a record's or result.json's; those of version 0.1.0 have no totals for data."""
+        given = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        given.setdefault("total_updates", given.get("updates"))
+        given.setdefault("total_seconds", given.get("seconds"))
+        return cls(**given)
+
+    def told(self) -> dict[str, Any]:
+        """The fields that say something, for a record."""
+        kept = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
+        if self.solved is None:  # of a data set all scores are told, those that are not known too
+            kept |= {split: getattr(self, split) for split in SPLITS}
+        return kept
+
+    @property
+    def verdict(self) -> str:
+        """The result in words.
+
+        >>> Result("solved", 12_000, 14.0, 20_000, 20.0, solved=True, error=0.004).verdict
+        'solved after 12,000 updates'
+        >>> Result("diverged: the loss is nan, after 3 updates", 3, 1.0, 3, 1.0, solved=False).verdict
+        'not solved: diverged: the loss is nan, after 3 updates'
+        >>> Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40).verdict
+        'test 3.456, train 3.210 after 40 epochs'
+        """
+        if self.solved is None:
+            scores = ", ".join(f"{part} {_score(getattr(self, part))}" for part in ("test", "train"))
+            return f"{scores} after {self.epochs:,} epochs"
+        verdict = "solved" if self.solved else f"not solved: {self.reason}"
+        return verdict if verdict.endswith(" updates") else f"{verdict} after {self.updates:,} updates"
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+KEPT = 2
+FORMAT = "steadygrad run, 2"
+_log = logging.getLogger("steadygrad")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was found on disk: named tensors, and plain values."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+
+
+class CheckpointError(ValueError):
+    """A checkpoint can't be used; the message names the file and why."""
+
+
+def save(directory: Path, config: Config, updates: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> Path:
+    """Write the state after `updates` updates, and remove all but the last two.
+
+    Args:
+        directory: the run's folder.
+        config: its settings, without which the state means nothing.
+        updates: how many were made.
+        tensors, values: the state; values as JSON can hold them.
+
+    Returns:
+        The file.
+    """
+    folder = directory / files.CHECKPOINTS
+    folder.mkdir(exist_ok=True)
+    header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
+    header["sha256"] = files.checksum(tensors, header)
+    path = folder / f"{updates:09d}.safetensors"
+    files.write(path, files.safetensors().torch.save({name: t.contiguous() for name, t in tensors.items()}, header))
+    for old in _all(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def latest(directory: Path, config: Config) -> Checkpoint | None:
+    """The newest state of the run in `directory` that is whole and its own, or None if none was ever written.
+
+    One that is refused is named in a warning.
+    """
+    refused: list[str] = []
+    for path in _all(directory / files.CHECKPOINTS):
+        try:
+            tensors, values = read(path, config)
+        except CheckpointError as error:
+            refused.append(str(error))
+        else:
+            for sentence in refused:
+                _log.warning("%s; the one before it is used", sentence)
+            return Checkpoint(tensors, values)
+    if refused:
+        where = directory / files.CHECKPOINTS
+        raise CheckpointError(f"{'; '.join(refused)}; no other is left (to begin anew, remove {where})")
+    return None
+
+
+def read(path: Path, config: Config) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and values of one checkpoint, verified."""
+    library = files.safetensors()
+    try:
+        with library.safe_open(path, "pt") as file:
+            header: dict[str, str] = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (library.SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
+    if header.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")
+    if header.pop("sha256", "") != files.checksum(tensors, header):
+        raise CheckpointError(f"{path} is refused, it is altered: its checksum does not fit")
+    try:
+        other = Config.from_json(header["config"])
+    except ConfigError as error:
+        raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
+    differences = config.differences(other)
+    if differences:
+        raise CheckpointError(f"{path} is refused, it is of another run: here {', '.join(differences)}")
+    return tensors, json.loads(header["values"])
+
+
+def _all(folder: Path) -> list[Path]:
+    """The checkpoints in `folder`, newest first."""
+    return sorted(folder.glob("[0-9]*.safetensors"), reverse=True)

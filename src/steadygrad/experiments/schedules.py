@@ -1,0 +1,160 @@
+"""How a learning rate, or α, changes as training goes on (a factor of its first value), and how lengths grow.
+
+    constant          1
+    1/t               1/t,  t = 1 + ⌊updates / epoch⌋            the paper's α_t for music (supplement)
+    half-when-worse   ½ for every epoch whose mean loss is above that of the epoch before it (the paper's rate for music)
+    linear            1 − s,  s = min(1, updates / max_updates)
+    cosine            (1 + cos πs)/2
+    1/length          min(1, 50 / T),  T the longest length of now                of a rate alone, where lengths may grow
+    1/length^1.5      min(1, 50 / T)^1.5
+
+An epoch is a pass over the data. Problems that draw their sequences have none: there `epoch` updates make one.
+
+What W_rec is changed by acts T times in a sequence of T steps: the longer they are, the finer the steps must be.
+
+Curriculum (no part of the paper; a short sequence lets the error reach its start while W_rec is still small):
+
+    [low, high] begins at the curriculum's; whenever the mean loss of the last `patience` updates, all of them at the
+    lengths of now, is below `loss`:  low ← min(⌈growth · low⌉, target low),  high likewise
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+from ..checks import one_of
+from .config import SCHEDULES as SCHEDULES
+
+OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}
+"""Name to power."""
+SHORT = 50
+LOOKS = 10
+"""How often in `patience` updates a curriculum takes the mean loss."""
+
+
+class Schedule:
+    """The factor of a value as training goes on.
+
+    Args:
+        name: one of `SCHEDULES`, or of `OF_LENGTH`.
+        epoch: updates in an epoch, for '1/t' and 'half-when-worse'.
+        max_updates: where 'linear' and 'cosine' reach 0.
+
+    Example:
+        >>> schedule = Schedule("1/t", epoch=100, max_updates=1000)
+        >>> [schedule.factor(updates) for updates in (0, 99, 100, 350)]
+        [1.0, 1.0, 0.5, 0.25]
+
+    Reference: Pascanu, Mikolov & Bengio 2013, supplement, "Polyphonic music prediction".
+    """
+
+    def __init__(self, name: str, epoch: int, max_updates: int) -> None:
+        self.name = one_of("schedule", name, (*SCHEDULES, *OF_LENGTH))
+        self.epoch, self.max_updates = epoch, max_updates
+        self._halvings = 0
+        self._seen, self._sum = 0, 0.0
+        self._before: float | None = None
+
+    def factor(self, updates: float, length: int = SHORT) -> float:
+        """What to multiply the first value with in the update after `updates` of them, at lengths up to `length`."""
+        if self.name == "constant":
+            return 1.0
+        if self.name in OF_LENGTH:
+            return min(1.0, SHORT / length) ** OF_LENGTH[self.name]
+        if self.name == "1/t":
+            return 1.0 / (1 + updates // self.epoch)
+        if self.name == "half-when-worse":
+            return 0.5**self._halvings
+        s = min(1.0, updates / self.max_updates)
+        return 1.0 - s if self.name == "linear" else 0.5 * (1.0 + math.cos(math.pi * s))
+
+    def observe(self, loss: float) -> None:
+        """Take in the loss of one update. One that is not finite makes its epoch worse than any."""
+        if self.name != "half-when-worse":
+            return
+        self._seen += 1
+        self._sum += loss
+        if self._seen < self.epoch:
+            return
+        mean = self._sum / self._seen
+        if self._before is not None and not mean <= self._before:
+            self._halvings += 1
+        self._before = mean if math.isfinite(mean) else None
+        self._seen, self._sum = 0, 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has seen, as plain numbers."""
+        # a sum that is no longer finite is spelled out: JSON has no such number
+        total = self._sum if math.isfinite(self._sum) else str(self._sum)
+        return {"halvings": self._halvings, "seen": self._seen, "sum": total, "before": self._before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict()`, to the very same numbers."""
+        self._halvings, self._seen = state["halvings"], state["seen"]
+        self._sum, self._before = float(state["sum"]), state["before"]
+
+
+class Curriculum:
+    """The range of lengths to draw from, now.
+
+    Args:
+        start: the lengths to begin with; None for `target` from the start.
+        target: the lengths to end with.
+        growth, patience, loss: as in the equation above.
+
+    Example:
+        >>> lengths = Curriculum((20, 30), (50, 200), growth=1.5, patience=2, loss=0.1)
+        >>> for loss in (1.0, 0.05, 0.05, 0.05, 0.05):
+        ...     lengths.observe(loss)
+        >>> lengths.now
+        (45, 68)
+    """
+
+    def __init__(
+        self, start: tuple[int, int] | None, target: tuple[int, int], growth: float, patience: int, loss: float
+    ) -> None:
+        self.now = start or target
+        self.target = target
+        self.growth, self.patience, self.loss = growth, patience, loss
+        self._losses: deque[float] = deque(maxlen=patience)
+        self._look_every = max(1, patience // LOOKS)
+        self._seen = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the lengths are the target's."""
+        return self.now == self.target
+
+    def finish(self) -> None:
+        """Go to the target at once."""
+        self.now = self.target
+
+    def observe(self, loss: float) -> None:
+        """Take in the loss of one update, and grow if it is time."""
+        if self.finished:
+            return
+        self._losses.append(loss)
+        self._seen += 1
+        if self._seen < self.patience or self._seen % self._look_every:
+            return
+        if sum(self._losses) / self.patience < self.loss:
+            low, high = (
+                min(math.ceil(self.growth * end), last) for end, last in zip(self.now, self.target, strict=True)
+            )
+            self.now = (low, high)
+            self._losses.clear()
+            self._seen = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, as plain numbers."""
+        losses = [loss if math.isfinite(loss) else str(loss) for loss in self._losses]
+        return {"now": list(self.now), "losses": losses, "seen": self._seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict()`, to the very same numbers."""
+        low, high = state["now"]
+        self.now = (low, high)
+        self._losses = deque(map(float, state["losses"]), maxlen=self.patience)
+        self._seen = state["seen"]

@@ -1,0 +1,231 @@
+"""A trained network, and what a run keeps so that it can be used without its data.
+
+    DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data
+
+The checksum tells whether the user's own file is still the one the run was begun with, wherever it lies now.
+
+Sampling from a trained model of text or music: one step at a time, the state carried, each draw the input of a later step.
+
+    text    s_{t+a} ~ softmax(y_t / τ)          y_t [O] from s_1 … s_t; a: how far ahead the model predicts
+    music   u_t[k] ~ Bernoulli(sigmoid(y_t[k] / τ))     y_t [88] from u_0 … u_{t−1}, u_0 = 0; each key by itself
+
+τ is the temperature. As it goes to 0 the draws become the most likely character, and every key whose probability is
+above ½; that is what τ = 0 takes. A model that predicts a > 1 ahead fills the a − 1 characters between from earlier
+steps, so its text is as coherent as its predictions are sharp.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checks import number, whole
+from . import files
+from .config import DRAWN, Config
+from .files import FolderError
+from .files import read_config as read_config
+from .network import Network
+from .saved import SPLITS
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network.
+
+    Attributes:
+        config: the settings it was trained with.
+        model: the network, with the best weights of the run; `.rnn` and `.readout` are its layers.
+        symbols: the characters its inputs and outputs stand for, if it is a model of text.
+    """
+
+    config: Config
+    model: Network
+    symbols: list[str] | None = None
+
+
+def load(directory: str | Path) -> Trained:
+    """The network of a run with its best weights, without its data.
+
+    Args:
+        directory: the run's folder.
+
+    Returns:
+        A `Trained`: `config`, `model` and `symbols`.
+    """
+    config = files.read_config(directory)
+    symbols: list[str] | None = None
+    if config.form == DRAWN:
+        model = Network(config)
+    else:
+        about = _about(Path(directory))
+        symbols, width = about["symbols"], about["width"]
+        inputs, outputs = width if isinstance(width, list) else (width, width)
+        cost = "classes" if symbols is not None else "keys"
+        model = Network(config, SimpleNamespace(input_size=inputs, output_size=outputs, cost=about.get("cost", cost)))
+    files.read_weights(model, directory)
+    return Trained(config, model, symbols)
+
+
+def keep_data(directory: Path, problem: Any) -> None:
+    """Write down what the run is trained on, or see that it is still the same."""
+    if (directory / files.DATA).exists():
+        verify_data(directory, problem)
+        return
+    inputs, outputs = problem.input_size, problem.output_size
+    about = {
+        "width": inputs if inputs == outputs else [inputs, outputs],
+        "symbols": problem.symbols,
+        "cost": problem.cost,
+        "unit": problem.unit,
+        "parts": {split: problem.predictions(split) for split in SPLITS},
+        "sha256": problem.checksum(),
+    }
+    files.write_json(directory / files.DATA, about)
+
+
+def verify_data(directory: Path, problem: Any) -> None:
+    """Refuse data that are not those of the run in `directory`."""
+    if _about(directory)["sha256"] != problem.checksum():
+        where = problem.config.path or problem.config.problem
+        raise FolderError(
+            f"{where} has changed since the run in {directory} was begun: put it back, or begin another run"
+        )
+
+
+def _about(directory: Path) -> dict[str, Any]:
+    path = directory / files.DATA
+    try:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _ = about["width"], about["symbols"], about["sha256"]
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not tell what the run was trained on ({type(error).__name__})") from error
+    return about
+
+
+@torch.no_grad()
+def sample_text(trained: Trained, length: int, *, temperature: float = 1.0, seed: int = 0, prompt: str = "") -> str:
+    """Text from a trained model of text.
+
+    Args:
+        trained: of `steadygrad.experiments.load`.
+        length: how many characters to draw.
+        temperature: τ, at least 0.
+        seed: of the draws; the same one gives the same text.
+        prompt: what comes before; may be empty. A model knows no first character: where the prompt is shorter than
+            `ahead`, it begins as if after the end of a line (or a space, if it knows no lines).
+
+    Returns:
+        the characters drawn, without the prompt.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from steadygrad.experiments import Config, Network
+        >>> sizes = SimpleNamespace(input_size=3, output_size=3)
+        >>> model = Network(Config("ptb", "sgd", hidden=8), sizes)
+        >>> trained = SimpleNamespace(config=model.config, model=model, symbols=["a", "b", "c"])
+        >>> len(sample_text(trained, 20, prompt="ab"))
+        20
+        >>> sample_text(trained, 20, prompt="x")
+        Traceback (most recent call last):
+        ValueError: prompt must hold only characters that the model has seen in training (3 of them), not 'x'
+    """
+    symbols = trained.symbols
+    if symbols is None:
+        raise ValueError(f"trained must be a model of text, not one of music ({trained.config.problem})")
+    generator = _checked(length, temperature, seed)
+    ahead = trained.config.ahead
+    s = [symbols.index(_start(symbols))] * max(0, ahead - len(prompt)) + _tokens(prompt, symbols)
+    begin, read, state = len(s), 0, None
+    for _ in range(length):
+        # The next character is predicted by the state after the one `ahead` of it; all up to there is read at once at first.
+        upto = len(s) + 1 - ahead
+        y, state = trained.model(torch.tensor(s[read:upto]).unsqueeze(1), state)
+        read = upto
+        s.append(_character(y[-1, 0], temperature, generator))
+    return "".join(symbols[token] for token in s[begin:])
+
+
+@torch.no_grad()
+def sample_music(
+    trained: Trained, length: int, *, temperature: float = 1.0, seed: int = 0, prompt: Tensor | None = None
+) -> Tensor:
+    """A piano roll from a trained model of music.
+
+    Args:
+        trained: of `steadygrad.experiments.load`.
+        length: how many steps to draw.
+        temperature: τ, at least 0.
+        seed: of the draws; the same one gives the same music.
+        prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece.
+
+    Returns:
+        the steps drawn, without the prompt: uint8 [length, 88].
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from steadygrad.experiments import Config, Network
+        >>> sizes = SimpleNamespace(input_size=88, output_size=88)
+        >>> model = Network(Config("jsb", "sgd", hidden=8), sizes)
+        >>> trained = SimpleNamespace(config=model.config, model=model, symbols=None)
+        >>> sample_music(trained, 5).shape
+        torch.Size([5, 88])
+    """
+    from ..data.music import KEYS
+
+    if trained.symbols is not None:
+        raise ValueError(f"trained must be a model of music, not one of text ({trained.config.problem})")
+    generator = _checked(length, temperature, seed)
+    u = torch.zeros(1, KEYS)
+    if prompt is not None:
+        if prompt.dim() != 2 or prompt.shape[1] != KEYS or not ((prompt == 0) | (prompt == 1)).all():
+            raise ValueError(f"prompt must be [steps, {KEYS}] of zeros and ones, not {list(prompt.shape)}")
+        u = torch.cat([u, prompt.float()])
+    state = None
+    steps: list[Tensor] = []
+    for _ in range(length):
+        y, state = trained.model(u.unsqueeze(1), state)
+        steps.append(_keys(y[-1, 0], temperature, generator))
+        u = steps[-1].float().unsqueeze(0)
+    return torch.stack(steps)
+
+
+def _checked(length: int, temperature: float, seed: int) -> torch.Generator:
+    whole("length", length)
+    number("temperature", temperature, low=0)
+    return torch.Generator().manual_seed(whole("seed", seed, low=0))
+
+
+def _start(symbols: list[str]) -> str:
+    return next((symbol for symbol in ("\n", " ") if symbol in symbols), symbols[0])
+
+
+def _tokens(prompt: str, symbols: list[str]) -> list[int]:
+    places = {symbol: place for place, symbol in enumerate(symbols)}
+    strangers = ", ".join(repr(each) for each in dict.fromkeys(prompt) if each not in places)
+    if strangers:
+        seen = f"characters that the model has seen in training ({len(symbols)} of them)"
+        raise ValueError(f"prompt must hold only {seen}, not {strangers}")
+    return [places[each] for each in prompt]
+
+
+def _character(y: Tensor, temperature: float, generator: torch.Generator) -> int:
+    if temperature == 0:
+        return int(y.argmax())
+    # The largest first taken off, so that no temperature is too small: e^{−∞} is 0, and ∞ − ∞ would be NaN.
+    p = torch.softmax((y.double() - y.max()) / temperature, 0)
+    return int(torch.multinomial(p, 1, generator=generator))
+
+
+def _keys(y: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+    if temperature == 0:
+        return (y > 0).to(torch.uint8)
+    p = torch.sigmoid(y.double() / temperature)
+    return torch.bernoulli(p, generator=generator).to(torch.uint8)

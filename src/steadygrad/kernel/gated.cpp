@@ -1,0 +1,254 @@
+// GRU and LSTM and their back-propagation through time, for one instruction set (SG_ISA, SG_VECTOR_BYTES, SG_ROWS).
+//
+// The equations are in gated_cells.hpp; the weight gradients, and Omega in them, in gated_weights.hpp. Of Shared is kept here:
+//   bias         [2, gates_apart]: what is added to W_ih x (both biases, but for the GRU's b_hn) and to W_hh h (b_hn)
+//   forward_ih   with tokens: W_ih^T as rows [I, gates_apart] with that bias; else panels
+//   errors       [slice][T * rows, padded H]: what arrived at the state h of each step from the step after it; v of step k is
+//                what arrived at step k - 1, and the error of a state is that and its own of the loss
+//   directions   the same shape, the LSTM's: d
+//   forward_hh   in the backward call: W_hh^T, for Omega's gamma
+
+#include "gated_weights.hpp"
+
+namespace steadygrad {
+namespace {
+
+const GatedProblem& gated(const Problem& p) { return static_cast<const GatedProblem&>(p); }
+
+template <class T> void sizes_forward(const Problem& plain, int64_t bytes[3]) {
+  const GatedProblem& p = gated(plain);
+  const int64_t N = padded<T>(p.gates * p.hidden), row = gates_apart<T>(p);
+  bytes[0] = p.hidden * N * sizeof(T);
+  bytes[1] = p.inputs * (p.tokens ? row : N) * sizeof(T);
+  bytes[2] = 2 * row * sizeof(T);
+}
+
+template <class T> void sizes_backward(const Problem& plain, int64_t bytes[6]) {
+  const GatedProblem& p = gated(plain);
+  const int64_t N = p.gates * p.hidden;
+  bytes[0] = N * padded<T>(p.hidden) * sizeof(T);
+  bytes[1] = p.grad_x ? N * padded<T>(p.inputs) * sizeof(T) : 0;
+  bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
+  bytes[3] = p.gates == Lstm<T>::kGates ? bytes[2] : 0;
+  bytes[4] = count_slices(p) * GatedPartial<T>::size_for(p) * sizeof(T);
+  bytes[5] = p.alpha > 0 ? p.hidden * padded<T>(N) * sizeof(T) : 0;
+}
+
+template <class T> int64_t scratch_bytes(const Problem& plain) {
+  const GatedProblem& p = gated(plain);
+  const int64_t sweep = most_rows(p) * (2 * gates_apart<T>(p) + 3 * padded<T>(p.hidden));  // and a step of the forward pass
+  const int64_t sums = ChunkRoom<T>(p, nullptr).entries;
+  return (sweep > sums ? sweep : sums) * sizeof(T);
+}
+
+template <class T> void pack_forward(const Problem& plain, Shared& s) {
+  const GatedProblem& p = gated(plain);
+  const int64_t H = p.hidden, I = p.inputs, N = p.gates * H, row = gates_apart<T>(p);
+  pack<T>(H, N, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
+  T *with_x = static_cast<T*>(s.bias), *with_h = with_x + row;
+  const T *b_ih = static_cast<const T*>(p.bias_ih), *b_hh = static_cast<const T*>(p.bias_hh);
+  for (int64_t j = 0; j < row; ++j) {
+    const bool apart = p.gates == Gru<T>::kGates && j >= 2 * H;  // the GRU's reset gate stands between these two
+    const T of_x = j < N && b_ih ? b_ih[j] : T(0), of_h = j < N && b_hh ? b_hh[j] : T(0);
+    with_x[j] = apart ? of_x : of_x + of_h;
+    with_h[j] = apart ? of_h : T(0);
+  }
+  const T* ih = static_cast<const T*>(p.weight_ih);
+  T* packed = static_cast<T*>(s.forward_ih);
+  if (!p.tokens) return pack<T>(I, N, ih, 1, I, packed);
+  for (int64_t i = 0; i < I; ++i)
+    for (int64_t j = 0; j < row; ++j) packed[i * row + j] = with_x[j] + (j < N ? ih[j * I + i] : T(0));
+}
+
+template <class T> void pack_backward(const Problem& plain, Shared& s) {
+  const GatedProblem& p = gated(plain);
+  const int64_t H = p.hidden, I = p.inputs, N = p.gates * H;
+  const T* hh = static_cast<const T*>(p.weight_hh);
+  pack<T>(N, H, hh, H, 1, static_cast<T*>(s.backward_hh));
+  if (p.grad_x) pack<T>(N, I, static_cast<const T*>(p.weight_ih), I, 1, static_cast<T*>(s.backward_ih));
+  if (s.forward_hh) pack<T>(H, N, hh, 1, H, static_cast<T*>(s.forward_hh));
+}
+
+template <class T, class Cell> void forward_steps(const GatedProblem& p, const Shared& s, const Slice& slice, T* scratch) {
+  const int64_t H = p.hidden, I = p.inputs, B = p.batch, N = Cell::kGates * H, row = gates_apart<T>(p);
+  const Rows<T> rows{p, slice};
+  const T *with_x = static_cast<const T*>(s.bias), *with_h = with_x + row, *table = static_cast<const T*>(s.forward_ih);
+  T *from_x = scratch, *from_h = scratch + most_rows(p) * row;
+  T *output = static_cast<T*>(p.output), *memory = static_cast<T*>(p.memory), *gates = static_cast<T*>(p.activation);
+  const T* h_before = rows.before(p.output, p.h0, 0);
+  const T* c_before = rows.before(p.memory, p.c0, 0);
+  for (int64_t step = 0; step < p.steps; ++step) {
+    const int64_t time = time_of(p, step), at = time * B + slice.first;
+    if (!p.tokens) multiply<T>(slice.rows, N, I, rows.at(p.x, time, I), I, 1, table, from_x, row, {with_x, 0});
+    if (h_before) multiply<T>(slice.rows, N, H, h_before, H, 1, static_cast<const T*>(s.forward_hh), from_h, row, {with_h, 0});
+    for (int64_t r = 0; r < slice.rows; ++r) {
+      const T* ax = p.tokens ? table + p.tokens[at + r] * row : from_x + r * row;
+      const T* ah = h_before ? from_h + r * row : with_h;
+      const bool hold = held(p, time, slice.first + r);
+      for (int64_t j = 0; j < H; j += kWidth<T>) {
+        const Vector<T> h_old = h_before ? load_row(h_before + r * H, j, H) : Vector<T>{};
+        const Vector<T> c_old = Cell::kHasMemory && c_before ? load_row(c_before + r * H, j, H) : Vector<T>{};
+        Vector<T> found[Cell::kGates], kept, h;
+        Cell::step(ax + j, ah + j, H, Cell::kHasMemory ? c_old : h_old, found, kept, h);
+        for (int gate = 0; gate < Cell::kGates; ++gate) store_row(gates + (at + r) * N + gate * H, found[gate], j, H);
+        store_row(memory + (at + r) * H, hold && Cell::kHasMemory ? c_old : kept, j, H);
+        store_row(output + (at + r) * H, hold ? h_old : h, j, H);
+      }
+    }
+    h_before = output + at * H;
+    c_before = memory + at * H;
+  }
+  __builtin_memcpy(static_cast<T*>(p.last) + slice.first * H, h_before, slice.rows * H * sizeof(T));
+  if (Cell::kHasMemory) __builtin_memcpy(static_cast<T*>(p.last_c) + slice.first * H, c_before, slice.rows * H * sizeof(T));
+}
+
+// Squares that leave float32 are added up once more, on a scale that fits; a sum of exactly 0 may be one, too.
+template <class T, class Row> double square_of(T sums, int64_t n, Row row) {
+  const double square = double(sums);
+  if (sizeof(T) == 8 || (square < 1e37 && square > 1e-30)) return square;
+  return scaled_square<T>(square < 1 ? T(0x1p60) : T(0x1p-60), n, row);
+}
+
+// One slice's errors, from the last step to the first.
+template <class T, class Cell> struct Sweep {
+  using V = Vector<T>;
+  const GatedProblem& p;
+  const Slice slice;
+  const Rows<T> rows{p, slice};
+  const int64_t H = p.hidden, P = padded<T>(H), R = slice.rows, row = gates_apart<T>(p);
+  T* const errors;                                // [R, row]: before the gates, of one step
+  T* const first = errors + most_rows(p) * row;   // [R, P]: the error of h0
+  T* c_arrived = first + most_rows(p) * P;        // [R, P], the LSTM's: what arrived at c from the step after it
+  T* c_sent = c_arrived + most_rows(p) * P;       // [R, P]: what is sent to the step before
+  T *const arrived, *const d;
+
+  Sweep(const GatedProblem& problem, const Shared& s, int64_t index, T* scratch)
+      : p(problem), slice(problem, index), errors(scratch), arrived(static_cast<T*>(s.errors) + slice.first * p.steps * P),
+        d(Cell::kHasMemory ? static_cast<T*>(s.directions) + slice.first * p.steps * P : nullptr) {}
+
+  void run(const T* backward_hh) {
+    const T *grad_last = static_cast<const T*>(p.grad_last), *grad_last_c = static_cast<const T*>(p.grad_last_c);
+    fill(arrived + (p.steps - 1) * R * P, grad_last);
+    if (Cell::kHasMemory) fill(c_arrived, grad_last_c);
+    const bool adds = !Cell::kHasMemory || p.lengths;  // whether anything but the product goes back to h
+    for (int64_t step = p.steps - 1; step >= 0; --step) {
+      T* sent = step > 0 ? arrived + (step - 1) * R * P : first;
+      for (int64_t r = 0; r < R; ++r) {
+        const bool hold = held(p, time_of(p, step), slice.first + r);
+        if (hold) pass_on(step, r, sent + r * P);
+        else go_back(step, r, sent + r * P);
+      }
+      if (step > 0 || p.grad_h0)
+        multiply<T>(R, H, Cell::kGates * H, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
+      T* swap = c_arrived;
+      c_arrived = c_sent;
+      c_sent = swap;
+    }
+    if (p.grad_h0) hand_out(first, static_cast<T*>(p.grad_h0));
+    if (Cell::kHasMemory && p.grad_c0) hand_out(c_arrived, static_cast<T*>(p.grad_c0));
+  }
+
+ private:
+  void fill(T* to, const T* from) const {
+    for (int64_t r = 0; r < R; ++r)
+      for (int64_t j = 0; j < P; j += kWidth<T>)
+        store(to + r * P + j, from ? load_row(from + (slice.first + r) * H, j, H) : V{});
+  }
+  void hand_out(const T* from, T* to) const {
+    for (int64_t r = 0; r < R; ++r)
+      for (int64_t j = 0; j < H; j += kWidth<T>) store_row(to + (slice.first + r) * H, load(from + r * P + j), j, H);
+  }
+
+  // A step that holds its state: its error goes on as it is.
+  void pass_on(int64_t step, int64_t r, T* sent) {
+    const StateError<T> error = state_error(rows, arrived + (step * R + r) * P, step, r);
+    for (int64_t j = 0; j < P; j += kWidth<T>) {
+      store(sent + j, error(j));
+      if (Cell::kHasMemory) store(c_sent + r * P + j, load(c_arrived + r * P + j));
+    }
+    __builtin_memset(errors + r * row, 0, Cell::kGates * H * sizeof(T));
+    if (p.error_sq) record(step, r, 0.0, 0.0);
+  }
+
+  void go_back(int64_t step, int64_t r, T* sent) {
+    const Kept<T> kept = rows.kept(step, r);
+    const T *v = arrived + (step * R + r) * P, *v_c = c_arrived + r * P;
+    const StateError<T> error = state_error(rows, v, step, r);
+    const auto error_c = [&](int64_t j) { return error.clips ? error.limited(load(v_c + j)) : load(v_c + j); };
+    V error_sums = {}, back_sums = {};
+    for (int64_t j = 0; j < H; j += kWidth<T>) {
+      const V e = error(j), back = load(v + j);
+      Cell cell(kept, j, e, V{}, std::true_type());
+      error_sums += e * e;
+      back_sums += back * back;
+      if constexpr (Cell::kHasMemory) {
+        const V e_c = error_c(j), back_c = load(v_c + j);
+        cell.receive(e_c);
+        store(d + (step * R + r) * P + j, cell.d);
+        store(c_sent + r * P + j, cell.d * cell.f);
+        if (p.lengths) store(sent + j, V{});
+        error_sums += e_c * e_c;
+        back_sums += back_c * back_c;
+      } else {
+        store(sent + j, cell.direct());
+      }
+      V found[Cell::kGates];
+      cell.errors(found);
+      for (int gate = 0; gate < Cell::kGates; ++gate) store_row(errors + r * row + gate * H, found[gate], j, H);
+    }
+    if (!p.error_sq) return;
+    // Both parts of the state in one row of 2 P entries.
+    const int64_t n = Cell::kHasMemory ? 2 * P : P;
+    const auto of_error = [&](int64_t j) { return j < P ? error(j) : error_c(j - P); };
+    const auto of_back = [&](int64_t j) { return j < P ? load(v + j) : load(v_c + j - P); };
+    record(step, r, square_of<T>(sum<T>(error_sums), n, of_error), square_of<T>(sum<T>(back_sums), n, of_back));
+  }
+
+  // The squared norm of the step's error, and of what the step after it sent here, which is written down with the sender.
+  void record(int64_t step, int64_t r, double error_sq, double back_sq) const {
+    double* const error_sqs = p.error_sq + (slice.first + r) * p.steps;
+    double* const back_sqs = p.back_sq + (slice.first + r) * p.steps;
+    const int64_t time = time_of(p, step);
+    error_sqs[time] = error_sq;
+    if (step == 0) back_sqs[time] = 0.0;
+    if (step + 1 == p.steps) return;
+    const int64_t later = time_of(p, step + 1);
+    back_sqs[later] = held(p, later, slice.first + r) ? 0.0 : back_sq;
+  }
+};
+
+template <class T> void forward(const Problem& plain, const Shared& s, int64_t index, void* scratch) {
+  const GatedProblem& p = gated(plain);
+  const Slice slice(p, index);
+  if (p.gates == Lstm<T>::kGates) forward_steps<T, Lstm<T>>(p, s, slice, static_cast<T*>(scratch));
+  else forward_steps<T, Gru<T>>(p, s, slice, static_cast<T*>(scratch));
+}
+
+template <class T> void backward(const Problem& plain, const Shared& s, int64_t index, void* scratch) {
+  const GatedProblem& p = gated(plain);
+  const T* hh = static_cast<const T*>(s.backward_hh);
+  if (p.gates == Lstm<T>::kGates) Sweep<T, Lstm<T>>(p, s, index, static_cast<T*>(scratch)).run(hh);
+  else Sweep<T, Gru<T>>(p, s, index, static_cast<T*>(scratch)).run(hh);
+}
+
+template <class T> void weights(const Problem& plain, const Shared& s, int64_t index, void* scratch) {
+  const GatedProblem& p = gated(plain);
+  if (p.gates == Lstm<T>::kGates) gated_weights<T, Lstm<T>>(p, s, index, static_cast<T*>(scratch));
+  else gated_weights<T, Gru<T>>(p, s, index, static_cast<T*>(scratch));
+}
+
+template <class T> void reduce(const Problem& plain, const Shared& s) { gated_reduce<T>(gated(plain), s); }
+
+template <class T> constexpr Kernel table(const char* name) {
+  return {name,       sizes_forward<T>, sizes_backward<T>, pack_forward<T>, pack_backward<T>, forward<T>,
+          backward<T>, nullptr,         nullptr,           weights<T>,      reduce<T>,        scratch_bytes<T>};
+}
+
+}  // namespace
+
+extern const Kernel SG_JOIN(gated_float_, SG_ISA);
+extern const Kernel SG_JOIN(gated_double_, SG_ISA);
+const Kernel SG_JOIN(gated_float_, SG_ISA) = table<float>(SG_TEXT(SG_ISA));
+const Kernel SG_JOIN(gated_double_, SG_ISA) = table<double>(SG_TEXT(SG_ISA));
+
+}  // namespace steadygrad

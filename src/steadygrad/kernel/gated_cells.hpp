@@ -1,0 +1,117 @@
+// The equations of the gated cells, for one vector of units at one step. Row vectors; h and c: the state before the step.
+//
+// GRU   r = s(a_r), z = s(a_z), m = W_hn h + b_hn, n = tanh(a_n + r m), h' = (1 - z) n + z h
+//       dn = e (1 - z)(1 - n^2);  errors before the gates: g_r = dn m r(1 - r), g_z = e (h - n) z(1 - z), g_m = dn r
+//       sent back: v = e z + [g_r, g_z, g_m] W_hh;  W_ih sees dn in place of g_m
+// LSTM  i, f, o = s(a), g = tanh(a_g), c' = f c + i g, p = tanh(c'), h' = o p
+//       d = e_c + e o(1 - p^2);  errors: [d g i(1 - i), d c f(1 - f), d i(1 - g^2), e p o(1 - o)]
+//       sent back: v = errors W_hh to h, v_c = d f to c
+//
+// Omega's immediate derivative is sum P (x) h + errors (x) w over all pairs, w = factor * v. P is the derivative of the dot
+// product of v and w in the gates' inputs W_hh h, with h, c, x and the errors e, e_c of the step's result held constant;
+// gamma = w W_hh^T.
+#pragma once
+#include "vector.hpp"
+
+namespace {
+
+// factor * x. The factor alone may leave float32 where x is tiny or huge; their product does not.
+template <class T> inline Vector<T> scaled(double factor, Vector<T> x) {
+  const double size = __builtin_fabs(factor);
+  if (size < 1e30 && size > 1e-30) return T(factor) * x;
+  for (int64_t lane = 0; lane < kWidth<T>; ++lane) x[lane] = T(factor * double(x[lane]));
+  return x;
+}
+
+// One sequence's rows at one step: what the forward pass left.
+template <class T> struct Kept {
+  const T *gates, *memory, *after;  // after: h'
+  const T *before, *memory_before;  // h and the LSTM's c; null: zeros
+  int64_t hidden;
+  Vector<T> gate(int64_t index, int64_t j) const { return load_row(gates + index * hidden, j, hidden); }
+  Vector<T> h(int64_t j) const { return before ? load_row(before, j, hidden) : Vector<T>{}; }
+};
+
+template <class T> struct Gru {
+  using V = Vector<T>;
+  static constexpr int kGates = 3;
+  static constexpr bool kHasMemory = false;  // whether c is a part of the state
+  V r, z, n, m, h, e, dn;
+
+  // From W_ih x and W_hh h (biases included): the gates, m and h'.
+  static void step(const T* ax, const T* ah, int64_t H, V before, V gates[kGates], V& memory, V& h) {
+    gates[0] = Sigmoid<T>::value(load(ax) + load(ah));
+    gates[1] = Sigmoid<T>::value(load(ax + H) + load(ah + H));
+    memory = load(ah + 2 * H);
+    gates[2] = Tanh<T>::value(load(ax + 2 * H) + gates[0] * memory);
+    h = gates[2] + gates[1] * (before - gates[2]);
+  }
+
+  template <bool kOmega> Gru(const Kept<T>& kept, int64_t j, V error, V, std::integral_constant<bool, kOmega>) : e(error) {
+    r = kept.gate(0, j), z = kept.gate(1, j), n = kept.gate(2, j);
+    m = load_row(kept.memory, j, kept.hidden), h = kept.h(j);
+    dn = e * (1 - z) * (1 - n * n);
+  }
+  void errors(V out[kGates]) const {
+    out[0] = dn * m * (r * (1 - r));
+    out[1] = e * (h - n) * (z * (1 - z));
+    out[2] = dn * r;
+  }
+  V direct() const { return e * z; }
+  V input_error(const V errors[kGates], int gate) const { return gate == 2 ? dn : errors[gate]; }
+  void omega(V w, double, const V gamma[kGates], V P[kGates]) const {
+    const V not_z = 1 - z, slope = 1 - n * n, rr = r * (1 - r);
+    const V t = gamma[0] * m * rr + gamma[2] * r;
+    const V to_z = e * (w + gamma[1] * (h - n) * (1 - 2 * z) - t * slope);
+    const V a_n = -e * not_z * slope * (gamma[1] * z + 2 * n * t);
+    P[0] = ((gamma[0] * m * (1 - 2 * r) + gamma[2]) * dn + a_n * m) * rr;
+    P[1] = to_z * (z * not_z);
+    P[2] = gamma[0] * dn * rr + a_n * r;
+  }
+};
+
+template <class T> struct Lstm {
+  using V = Vector<T>;
+  static constexpr int kGates = 4;
+  static constexpr bool kHasMemory = true;
+  V i, f, g, o, c, h_after, p, e, d;
+
+  // The same; `before` is c, `memory` c'.
+  static void step(const T* ax, const T* ah, int64_t H, V before, V gates[kGates], V& memory, V& h) {
+    gates[0] = Sigmoid<T>::value(load(ax) + load(ah));
+    gates[1] = Sigmoid<T>::value(load(ax + H) + load(ah + H));
+    gates[2] = Tanh<T>::value(load(ax + 2 * H) + load(ah + 2 * H));
+    gates[3] = Sigmoid<T>::value(load(ax + 3 * H) + load(ah + 3 * H));
+    memory = gates[1] * before + gates[0] * gates[2];
+    h = gates[3] * Tanh<T>::value(memory);
+  }
+
+  // p is needed by d and by Omega alone: where d is known and there is no Omega, its tanh is not computed again.
+  template <bool kNeedsP>
+  Lstm(const Kept<T>& kept, int64_t j, V error, V error_d, std::integral_constant<bool, kNeedsP>) : e(error), d(error_d) {
+    i = kept.gate(0, j), f = kept.gate(1, j), g = kept.gate(2, j), o = kept.gate(3, j);
+    c = kept.memory_before ? load_row(kept.memory_before, j, kept.hidden) : V{};
+    h_after = load_row(kept.after, j, kept.hidden);
+    p = kNeedsP ? Tanh<T>::value(load_row(kept.memory, j, kept.hidden)) : V{};
+  }
+  void receive(V error_c) { d = error_c + e * o * (1 - p * p); }
+  void errors(V out[kGates]) const {
+    out[0] = d * g * (i * (1 - i));
+    out[1] = d * c * (f * (1 - f));
+    out[2] = d * i * (1 - g * g);
+    out[3] = e * h_after * (1 - o);
+  }
+  V input_error(const V errors[kGates], int gate) const { return errors[gate]; }
+  void omega(V, double factor, const V gamma[kGates], V P[kGates]) const {
+    const V w_c = scaled<T>(factor, d * f), slope_g = 1 - g * g, slope_p = 1 - p * p;
+    const V ii = i * (1 - i), ff = f * (1 - f);
+    const V to_d = f * w_c + gamma[0] * g * ii + gamma[1] * c * ff + gamma[2] * i * slope_g;
+    const V to_c = e * o * (gamma[3] * (1 - o) - 2 * p * to_d) * slope_p;
+    P[0] = (d * (gamma[0] * g * (1 - 2 * i) + gamma[2] * slope_g) + to_c * g) * ii;
+    P[1] = (d * (w_c + gamma[1] * c * (1 - 2 * f)) + to_c * c) * ff;
+    P[2] = (d * (gamma[0] * ii - 2 * g * i * gamma[2]) + to_c * i) * slope_g;
+    P[3] = e * (gamma[3] * p * (1 - 2 * o) + to_d * slope_p) * (o * (1 - o));
+  }
+};
+
+}  // namespace

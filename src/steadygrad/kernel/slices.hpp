@@ -1,0 +1,48 @@
+// What the plain and the gated cells share: the rows of a slice, its order of steps, squared norms, packed steps.
+#pragma once
+#include "problem.hpp"
+#include "product.hpp"
+
+namespace {
+
+using steadygrad::Problem;
+
+struct Slice {
+  int64_t first, rows;  // of the batch
+  Slice(const Problem& p, int64_t index) {
+    const int64_t slices = steadygrad::count_slices(p);
+    first = p.batch * index / slices;
+    rows = p.batch * (index + 1) / slices - first;
+  }
+};
+
+int64_t time_of(const Problem& p, int64_t step) { return p.reverse ? p.steps - 1 - step : step; }
+bool held(const Problem& p, int64_t time, int64_t row) { return p.lengths && time >= p.lengths[row]; }
+int64_t most_rows(const Problem& p) { return (p.batch + steadygrad::count_slices(p) - 1) / steadygrad::count_slices(p); }
+
+// Layers above this lay out the errors block by block before their outer products (product.hpp).
+constexpr int64_t kWide = 128;
+
+template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) {
+  Vector<T> sums = {};
+  for (int64_t j = 0; j < n; j += kWidth<T>) {
+    const Vector<T> value = row(j) * scale;
+    sums += value * value;
+  }
+  return double(sum<T>(sums)) / (double(scale) * double(scale));
+}
+
+// The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
+// B. The step's row r is fetched by row(r)(j), a vector at a time.
+template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto fetch = row(r);
+    T* panel = panels;
+    for (int64_t first = 0; first < n; first += kPanel<T>, panel += all * kPanel<T>) {
+      const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
+      for (int64_t j = 0; j < width; j += kWidth<T>) store(panel + (at + r) * width + j, fetch(first + j));
+    }
+  }
+}
+
+}  // namespace

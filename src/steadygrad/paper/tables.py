@@ -1,0 +1,179 @@
+"""Tables 1 and 2: what the paper printed, and what our records put beside it.
+
+    figure of merit   music: −Σ over 88 notes of log p, mean over the steps of a split; text: bits per character
+    order             SGD > SGD+C > SGD+CR on the test split, lower being better, each step by 0.005 or more
+
+Within a run the weights that were best on validation decide; of several seeds, the one that was best on validation.
+Nothing is ever chosen by the test split, which is read once, at the end.
+
+The paper has no figure of SGD for five characters ahead. The runs are cells of the grids `table1` and `table2`.
+
+Reference: Pascanu, Mikolov & Bengio 2013, section 4.2 and Tables 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+Record = Mapping[str, Any]
+
+ALGORITHMS = {"sgd": "SGD", "sgd-c": "SGD+C", "sgd-cr": "SGD+CR"}
+FOLDS = ("train", "test")
+PRESETS = ("paper", "steady")
+"""In the order of the rows; others follow."""
+
+
+TOLD_APART = 0.005
+"""Half of what the last digit of the paper's figures is worth: what is closer is not told apart."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A block of the paper's table.
+
+    Attributes:
+        label: what the paper calls it.
+        problem, ahead: what a record of it says; of music None.
+        train, test: the figures of SGD, SGD+C and SGD+CR; None where the paper has none.
+    """
+
+    label: str
+    problem: str
+    ahead: int | None
+    train: tuple[float | None, float | None, float | None]
+    test: tuple[float | None, float | None, float | None]
+
+    def figure(self, algorithm: str, fold: str) -> float | None:
+        """The paper's figure, if it has one."""
+        return getattr(self, fold)[list(ALGORITHMS).index(algorithm)]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper: its grid's name, a title, what its figures are, what the paper says of it, and its blocks."""
+
+    name: str
+    title: str
+    figures: str
+    claim: str
+    blocks: tuple[Printed, ...]
+
+
+MUSIC = PaperTable(
+    name="table1",
+    title="Polyphonic music (Table 1)",
+    figures="negative log-likelihood per time step",
+    claim=(
+        "SGD-CR improves on the state of the art for RNNs on all the polyphonic music prediction tasks except MuseData, "
+        "where it is equal to it; clipping improves both the training and the test error in general (section 4.2)."
+    ),
+    blocks=(
+        Printed("Piano-midi.de", "piano-midi", None, train=(6.87, 6.81, 7.01), test=(7.56, 7.53, 7.46)),
+        Printed("Nottingham", "nottingham", None, train=(3.67, 3.21, 3.24), test=(3.80, 3.48, 3.46)),
+        Printed("MuseData", "musedata", None, train=(8.25, 6.54, 6.51), test=(7.11, 7.00, 6.99)),
+    ),
+)
+CHARACTERS = PaperTable(
+    name="table2",
+    title="Penn Treebank characters (Table 2)",
+    figures="bits per character",
+    claim=(
+        "To predict the fifth character ahead, long-term correlations are more important than short-term ones, and the "
+        "regularization term should be more helpful (section 4.2)."
+    ),
+    blocks=(
+        Printed("1 step", "ptb", 1, train=(1.46, 1.34, 1.36), test=(1.50, 1.42, 1.41)),
+        Printed("5 steps", "ptb", 5, train=(None, 3.76, 3.70), test=(None, 3.89, 3.74)),
+    ),
+)
+TABLES: dict[str, PaperTable] = {table.name: table for table in (MUSIC, CHARACTERS)}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of one algorithm's seeds, the best on validation first; those without a figure are left out."""
+
+    records: tuple[Record, ...]
+
+    def figure(self, fold: str) -> float | None:
+        """Of the seed that was best on validation."""
+        return self.records[0]["result"][fold] if self.records else None
+
+    def all(self, fold: str) -> list[float]:
+        """Of every seed, best on validation first."""
+        return [record["result"][fold] for record in self.records]
+
+    @property
+    def minutes(self) -> float:
+        """The mean of the seeds."""
+        return sum(record["result"]["seconds"] for record in self.records) / 60 / max(1, len(self.records))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A block of the table under one preset: what was found by each algorithm."""
+
+    printed: Printed
+    preset: str
+    found: Mapping[str, Found]
+
+    @property
+    def order(self) -> bool | None:
+        """Whether SGD > SGD+C > SGD+CR on the test split; None where one of them is missing."""
+        return _falls([self.found[algorithm].figure("test") for algorithm in ALGORITHMS])
+
+    @property
+    def alike(self) -> list[tuple[str, str]]:
+        """Neighbours in that order whose figures are not told apart."""
+        tested = {name: self.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
+        known = [(name, value) for name, value in tested.items() if value is not None]
+        return [(one, two) for (one, a), (two, b) in pairwise(known) if abs(a - b) < TOLD_APART]
+
+    @property
+    def order_by_seed(self) -> list[bool]:
+        """The same for every seed that all three algorithms have."""
+        by_seed = [{record["seed"]: record["result"]["test"] for record in self.found[a].records} for a in ALGORITHMS]
+        shared = sorted(set.intersection(*(set(each) for each in by_seed)))
+        return [bool(_falls([each[seed] for each in by_seed])) for seed in shared]
+
+
+def rows(table: PaperTable, records: Iterable[Record]) -> list[Row]:
+    """The rows of a table, in the paper's order, `paper` before `steady`.
+
+    Args:
+        table: of `TABLES`.
+        records: of `steadygrad.sweep.collect`; those of other problems are left out.
+
+    Returns:
+        a row for each block and preset that has a record.
+    """
+    listed = list(records)
+    found: list[Row] = []
+    for printed in table.blocks:
+        mine = [record for record in listed if _is_of(printed, record)]
+        presets = sorted({record["preset"] for record in mine}, key=lambda name: (name not in PRESETS, name))
+        for preset in presets:
+            by_algorithm = {
+                algorithm: _found(r for r in mine if (r["preset"], r["algorithm"]) == (preset, algorithm))
+                for algorithm in ALGORITHMS
+            }
+            found.append(Row(printed, preset, by_algorithm))
+    return found
+
+
+def _is_of(printed: Printed, record: Record) -> bool:
+    return (record["problem"], record.get("ahead")) == (printed.problem, printed.ahead)
+
+
+def _found(records: Iterable[Record]) -> Found:
+    figures = ("valid", *FOLDS)
+    whole = [r for r in records if r["result"] and all(r["result"][name] is not None for name in figures)]
+    return Found(tuple(sorted(whole, key=lambda record: (record["result"]["valid"], record["seed"]))))
+
+
+def _falls(figures: Sequence[float | None]) -> bool | None:
+    known = [figure for figure in figures if figure is not None]
+    return None if len(known) < len(figures) else all(a - b >= TOLD_APART for a, b in pairwise(known))

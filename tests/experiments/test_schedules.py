@@ -1,0 +1,122 @@
+"""Schedules and the curriculum, against what their equations give by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+
+from steadygrad.experiments.schedules import SCHEDULES, Curriculum, Schedule
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        ("constant", [1, 1, 1, 1, 1]),
+        ("1/t", [1, 1 / 3, 1 / 5, 1 / 9, 1 / 11]),
+        ("linear", [1, 0.75, 0.5, 0, 0]),
+        ("cosine", [1, 0.5 + math.sqrt(0.125), 0.5, 0, 0]),
+    ],
+)
+def test_a_schedule_has_the_factors_of_its_equation(name: str, factors: list[float]) -> None:
+    schedule = Schedule(name, epoch=10, max_updates=80)
+    # exact but for the rounding of one cosine
+    assert [schedule.factor(updates) for updates in (0, 20, 40, 80, 100)] == pytest.approx(factors, abs=1e-15)
+
+
+def test_one_over_length_follows_the_longest_length_from_50_on() -> None:
+    once, more = (Schedule(name, epoch=10, max_updates=80) for name in ("1/length", "1/length^1.5"))
+    assert [once.factor(0, length) for length in (10, 50, 100, 1000)] == [1, 1, 0.5, 0.05]
+    assert [more.factor(0, length) for length in (10, 50, 200, 5000)] == pytest.approx(
+        [1, 1, 1 / 8, 1 / 1000], rel=1e-15
+    )
+
+
+def test_half_when_worse_halves_after_each_epoch_with_a_larger_mean_loss() -> None:
+    schedule = Schedule("half-when-worse", epoch=2, max_updates=100)
+    factors = []
+    #            mean 2      mean 1: better  mean 3: worse  mean 3: not worse   mean 4: worse
+    for loss in (1.0, 3.0, 1.0, 1.0, 2.0, 4.0, 3.0, 3.0, 5.0, 3.0):
+        schedule.observe(loss)
+        factors.append(schedule.factor(0))
+    assert factors == [1, 1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25]
+
+
+def test_an_epoch_that_is_not_finite_counts_as_worse() -> None:
+    schedule = Schedule("half-when-worse", epoch=1, max_updates=100)
+    for loss in (1.0, math.nan, 1.0, math.inf):
+        schedule.observe(loss)
+    assert schedule.factor(0) == 0.25
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_goes_on_from_its_state_to_the_same_factors(name: str) -> None:
+    chance = random.Random(1)
+    one = Schedule(name, epoch=7, max_updates=100)
+    for _ in range(40):
+        one.observe(chance.random())
+    other = Schedule(name, epoch=7, max_updates=100)
+    other.load_state_dict(json.loads(json.dumps(one.state_dict(), allow_nan=False)))
+    for updates in range(40, 100):
+        loss = chance.random()
+        one.observe(loss)
+        other.observe(loss)
+        assert one.factor(updates) == other.factor(updates)
+
+
+def test_lengths_grow_by_the_factor_when_the_mean_of_the_last_losses_is_low_and_end_at_the_target() -> None:
+    lengths = Curriculum((20, 30), (50, 60), growth=1.5, patience=10, loss=0.5)
+    seen = []
+    for _ in range(4):
+        for _ in range(10):
+            lengths.observe(0.4)
+        seen.append(lengths.now)
+    assert seen == [(30, 45), (45, 60), (50, 60), (50, 60)]
+    assert lengths.finished
+
+
+def test_lengths_stay_while_the_loss_is_high_and_forget_it_after_patience_updates() -> None:
+    lengths = Curriculum((20, 30), (50, 200), growth=1.15, patience=10, loss=0.5)
+    for _ in range(30):
+        lengths.observe(1.0)
+    assert lengths.now == (20, 30)
+    for made in range(10):
+        lengths.observe(0.0)
+        # the mean of ten losses, of which 10 − n are 1: below ½ once n is above 5
+        assert lengths.now == ((20, 30) if made + 1 <= 5 else (23, 35))
+
+
+def test_losses_at_other_lengths_do_not_count() -> None:
+    lengths = Curriculum((20, 30), (50, 200), growth=1.15, patience=10, loss=0.5)
+    for _ in range(19):
+        lengths.observe(0.0)
+    assert lengths.now == (23, 35)
+
+
+def test_a_loss_that_is_not_finite_never_lets_lengths_grow() -> None:
+    lengths = Curriculum((20, 30), (50, 200), growth=1.15, patience=2, loss=0.5)
+    for loss in (0.0, math.nan, 0.0, math.nan):
+        lengths.observe(loss)
+    assert lengths.now == (20, 30)
+
+
+def test_without_a_start_the_lengths_are_the_target_from_the_beginning() -> None:
+    assert Curriculum(None, (50, 200), 1.15, 500, 0.15).now == (50, 200)
+
+
+def test_lengths_go_on_from_their_state_as_if_not_interrupted() -> None:
+    chance = random.Random(2)
+    losses = [0.3 * chance.random() for _ in range(400)]
+    arguments = ((20, 30), (50, 200), 1.15, 20, 0.15)
+    one, other = Curriculum(*arguments), Curriculum(*arguments)
+    for index, loss in enumerate(losses):
+        one.observe(loss)
+        other.observe(loss)
+        if index % 37 == 0:
+            state = json.loads(json.dumps(other.state_dict(), allow_nan=False))
+            other = Curriculum(*arguments)
+            other.load_state_dict(state)
+        assert one.now == other.now
+    assert one.now != (20, 30)
