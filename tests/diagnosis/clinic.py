@@ -156,7 +156,7 @@ ILLNESSES = [
         "forgets",
         lambda: Patient(layer(nn.LSTM), noise()),
         lambda: Patient(gate_bias(layer(nn.LSTM), 1, 4.1), noise()),
-        "raise the forget gate's bias to 4.1 (bias_hh_l0[16:32])",
+        "raise the forget gate's bias to 4.1 (bias_hh_l0[16:32], or sg.init.remember_(layer, 4.1))",
     ),
     Illness(
         "late-loss",
@@ -168,13 +168,13 @@ ILLNESSES = [
         "forget-gate-closed",
         lambda: Patient(gate_bias(layer(nn.LSTM), 1, -4.0), noise()),
         lambda: Patient(gate_bias(layer(nn.LSTM), 1, 1.0), noise()),
-        "Raise the forget gate's bias to 1 (bias_hh_l0[16:32])",
+        "Raise the forget gate's bias to 1 (bias_hh_l0[16:32], or sg.init.remember_(layer, 1))",
     ),
     Illness(
         "update-gate-low",
         lambda: Patient(gate_bias(layer(nn.GRU), 1, -4.0), noise()),
         lambda: Patient(gate_bias(layer(nn.GRU), 1, 1.0), noise()),
-        "Raise the update gate's bias to 1 (bias_hh_l0[16:32])",
+        "Raise the update gate's bias to 1 (bias_hh_l0[16:32], or sg.init.remember_(layer, 1))",
     ),
     Illness(
         "input-gate-closed",
