@@ -136,8 +136,8 @@ ILLNESSES = [
     ),
     Illness(
         "skipped",
-        lambda: Patient(_broken(40.0), noise(), updates=3, threshold=1.0),
-        lambda: Patient(_clipped_inside(), noise(), updates=3, threshold=1.0),
+        lambda: Patient(_overflowing(None), _late_pulse(), _steep, updates=3, threshold=1.0),
+        lambda: Patient(_overflowing(1.0), _late_pulse(), _steep, updates=3, threshold=1.0),
         "clip_error=1.0",
     ),
     Illness(
@@ -156,7 +156,7 @@ ILLNESSES = [
         "forgets",
         lambda: Patient(layer(nn.LSTM), noise()),
         lambda: Patient(gate_bias(layer(nn.LSTM), 1, 4.1), noise()),
-        "raise the forget gate's bias to 4.1 (bias_hh_l0[16:32])",
+        "raise the forget gate's bias to 4.1 (bias_hh_l0[16:32], or sg.init.remember_(layer, 4.1))",
     ),
     Illness(
         "late-loss",
@@ -168,13 +168,13 @@ ILLNESSES = [
         "forget-gate-closed",
         lambda: Patient(gate_bias(layer(nn.LSTM), 1, -4.0), noise()),
         lambda: Patient(gate_bias(layer(nn.LSTM), 1, 1.0), noise()),
-        "Raise the forget gate's bias to 1 (bias_hh_l0[16:32])",
+        "Raise the forget gate's bias to 1 (bias_hh_l0[16:32], or sg.init.remember_(layer, 1))",
     ),
     Illness(
         "update-gate-low",
         lambda: Patient(gate_bias(layer(nn.GRU), 1, -4.0), noise()),
         lambda: Patient(gate_bias(layer(nn.GRU), 1, 1.0), noise()),
-        "Raise the update gate's bias to 1 (bias_hh_l0[16:32])",
+        "Raise the update gate's bias to 1 (bias_hh_l0[16:32], or sg.init.remember_(layer, 1))",
     ),
     Illness(
         "input-gate-closed",
@@ -204,7 +204,7 @@ ILLNESSES = [
         "input-too-large",
         lambda: Patient(layer(nn.GRU), noise(100.0)),
         lambda: Patient(layer(nn.GRU), noise(100.0) / 25),
-        "Divide the layer's input by 2",
+        "Divide the layer's input by 25",
     ),
     Illness(
         "dead-units",
@@ -239,8 +239,8 @@ ILLNESSES = [
     Illness(
         "spikes",
         lambda: Patient(plain(), noise(), everywhere, updates=12, odd_one=500.0),
-        lambda: Patient(plain(), noise(), everywhere, updates=12, odd_one=500.0, threshold=0.2),
-        "sg.NormClipper(optimizer, threshold=",
+        lambda: Patient(plain(), noise(), everywhere, updates=12, odd_one=500.0, threshold=1.0),
+        "sg.NormClipper(optimizer, threshold=1)",
     ),
     Illness(
         "no-gradient", lambda: Patient(Unused(False), noise()), lambda: Patient(Unused(True), noise()), "in the loss"
@@ -248,10 +248,23 @@ ILLNESSES = [
 ]
 
 
-def _clipped_inside() -> Any:
+def _overflowing(clip_error: float | None) -> Any:
+    """States stay finite, errors grow 10,000-fold a step. Both patients have the same weights: only clip_error differs."""
     torch.manual_seed(0)
-    rnn = sg.RNN(I, H, nonlinearity="relu", clip_error=1.0)
-    return sg.init.orthogonal_(rnn)
+    rnn = sg.init.identity_(sg.RNN(I, H, nonlinearity="relu", bias=False, clip_error=clip_error), 1e4)
+    with torch.no_grad():
+        rnn.weight_ih_l0.fill_(1e-30)
+    return rnn
+
+
+def _late_pulse() -> Tensor:
+    x = torch.zeros(T, B, I)
+    x[-4:] = 1.0
+    return x
+
+
+def _steep(output: Tensor) -> Tensor:
+    return 1e29 * output[-1].sum()
 
 
 def _growing(scale: float) -> Any:

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import steadygrad as sg
-from steadygrad.flow import Recorder
-from steadygrad.recurrence import stepwise
-from steadygrad.recurrence.options import Options
 
 T, B, I, H = 12, 4, 3, 6
 
@@ -297,32 +294,31 @@ def test_data_parallel_and_compiled_names_are_those_of_the_model() -> None:
     assert "rnn.weight_hh_l0" in watch.looks[0].gradients
 
 
-class Own(nn.Module):
-    """A layer of the user's own that says itself what its backward pass saw, as sg.Recurrent does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.GRUCell(I, H)
-        self.recorder = Recorder("cell")
-
-    @property
-    def flow(self) -> sg.GradientFlow:
-        return sg.GradientFlow([] if self.recorder.last is None else [self.recorder.last])
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        start = (x.new_zeros(x.shape[1], H),)
-        options = Options(mode="cell")
-        output, last = stepwise.run(lambda u, s, _: (self.cell(u, s[0]),), x, start, [], options, self.recorder)
-        return output, last[0]
-
-
-def test_a_layer_with_a_flow_of_its_own_is_watched_by_that() -> None:
-    model = Tagger(Own())
+def test_a_cell_made_a_layer_is_watched_by_its_own_flow() -> None:
+    model = Tagger(sg.Recurrent(nn.GRUCell(I, H)))
     with sg.watch(model, every=1) as watch:
         train(model, 1)
     (cell,) = watch.looks[0].cells
     assert (cell.name, cell.kind, cell.steps, cell.units) == ("rnn cell", "GRUCell", T, H)
     assert cell.norms == pytest.approx(model.rnn.flow[0].norms.tolist())
+    torch.manual_seed(0)
+    fused = Tagger(nn.GRU(I, H))
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        getattr(model.rnn.cell, name).data.copy_(getattr(fused.rnn, f"{name}_l0"))
+    model.before.load_state_dict(fused.before.state_dict())
+    model.after.load_state_dict(fused.after.state_dict())
+    with sg.watch(model, every=1) as one, sg.watch(fused, every=1) as other:
+        train(model, 1)
+        train(fused, 1)
+    assert one.looks[0].cells[0].norms == pytest.approx(other.looks[0].cells[0].norms, rel=1e-4)
+
+
+def test_a_converted_model_is_watched() -> None:
+    model = tagger(nn.LSTM)
+    sg.convert(model, alpha=1.0)
+    with sg.watch(model, every=1) as watch:
+        train(model, 2)
+    assert [cell.kind for cell in watch.looks[1].cells] == ["LSTM"]
 
 
 def test_copies_and_saved_models_are_not_watched() -> None:

@@ -1,9 +1,11 @@
 """Watch a model while it trains, find what is wrong with its gradients, and say what to change.
 
-watcher.py     the hooks: when to look, what to keep                calls.py    one call of a layer, in one shape
-rerun.py       a call computed again step by step                   measures.py from a re-run to numbers
-look.py        the numbers of one looked-at update, as JSON         findings.py what is wrong, and what to change
-table.py       print(watch)      page.py  one HTML page             records.py  JSON lines, scalars   board.py TensorBoard
+watcher.py   the hooks: when to look, what to keep        layers.py    which modules are watched
+calls.py     one call of a layer, in one shape            rerun.py     a call computed again, by states.py and sweep.py
+cellrun.py   one layer and direction of it                measures.py  from that to numbers
+look.py      the numbers of one looked-at update          records.py   JSON lines, scalars
+findings.py  what is wrong and what to change: of_errors.py, of_states.py, of_updates.py, advice.py
+table.py     print(watch)                                 page.py      one HTML page        board.py  TensorBoard
 """
 
 from .findings import KINDS as KINDS

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 
-import steadygrad
-
-from .. import init
 from .look import CellLook
 
 
-def give_alpha(alpha: float | None, kind: str) -> str:
+def give_alpha(alpha: float | None) -> str:
     """How this layer gets Ω, or more of it. `alpha` is None for torch's layers."""
     if alpha is not None and alpha > 0:
         return f"raise its alpha from {alpha:g} to {2 * alpha:g}"
     if alpha is not None:
         return "give it alpha=1 (layer.alpha = 1.0)"
-    if "convert" in dir(steadygrad):
-        return "give it Ω (sg.convert(model, alpha=1.0))"
-    return f"give it Ω (sg.{kind if kind in ('GRU', 'LSTM') else 'RNN'}(..., alpha=1.0) in place of torch's layer)"
+    return "give it Ω (sg.convert(model, alpha=1.0))"
 
 
 def raise_bias(cell: CellLook, gate: str, to: float) -> str:
@@ -26,10 +21,8 @@ def raise_bias(cell: CellLook, gate: str, to: float) -> str:
     index = {"r": 0, "z": 1, "i": 0, "f": 1, "o": 3}[gate]
     called = {"z": "update", "f": "forget", "i": "input", "o": "output", "r": "reset"}[gate]
     rows = f"bias_hh_{cell.cell}[{index * cell.units}:{(index + 1) * cell.units}]"
-    text = f"raise the {called} gate's bias to {to:.2g} ({rows})"
-    if gate in ("f", "z") and hasattr(init, "remember_"):
-        text += "; sg.init.remember_ does it at the start"
-    return text
+    how = f"{rows}, or sg.init.remember_(layer, {to:.2g})" if gate in ("f", "z") else rows
+    return f"raise the {called} gate's bias to {to:.2g} ({how})"
 
 
 def memory_bias(steps: int) -> float:

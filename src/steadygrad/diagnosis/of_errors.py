@@ -71,7 +71,7 @@ def explodes(seen: Seen) -> Iterator[Finding]:
         per_step = growth ** (1 / max(last.room, 1))
         if last.kind in ("tanh", "relu", "sigmoid", "identity"):
             advice += f", multiply weight_hh_{last.cell} by {1 / per_step:.2f}"
-        advice += f", or {give_alpha(seen.alphas.get(last.layer), last.kind)}."
+        advice += f", or {give_alpha(seen.alphas.get(last.layer))}."
         yield Finding("explodes", name, growth, 100.0, True, said, advice)
 
 
@@ -88,7 +88,7 @@ def forgets(seen: Seen) -> Iterator[Finding]:
 
 
 def _to_remember(seen: Seen, cell: CellLook) -> str:
-    ways = [give_alpha(seen.alphas.get(cell.layer), cell.kind)]
+    ways = [give_alpha(seen.alphas.get(cell.layer))]
     if cell.kind in ("LSTM", "GRU"):
         ways.append(raise_bias(cell, "f" if cell.kind == "LSTM" else "z", memory_bias(cell.room)))
     elif cell.kind in ("tanh", "relu", "identity"):

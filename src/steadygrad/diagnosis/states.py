@@ -30,18 +30,21 @@ def before(states: Tensor, first: Tensor | None, reverse: bool) -> Tensor:
     return torch.cat([states[1:], start] if reverse else [start, states[:-1]])
 
 
-def of_output(given: Given, options: Options, output: Tensor) -> tuple[Saved, float]:
+def of_output(given: Given, options: Options, output: Tensor, check: bool = True) -> tuple[Saved, float]:
     """All that the way back needs, and how far its own output is from the given one, at most.
 
     Args:
         given: inputs, initial state, weights and lengths.
         options: how the cell computes.
         output: [T, B, H], what the layer gave; anything where a sequence has ended.
+        check: whether to compare; plain units that are not leaky need nothing else computed.
     """
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, c0 = given
     running = running_steps(lengths, len(output))
     if running is not None:  # a reversed direction begins behind the end, with its initial state
         output = torch.where(running.unsqueeze(-1), output, 0.0 if h0 is None else h0)
+    if not check and options.mode == "RNN" and options.leak == 0:
+        return Saved(inputs, h0, weight_ih, weight_hh, lengths, output, None), 0.0
     before_h = before(output, h0, options.reverse)
     projected, recurrent = project(inputs, weight_ih, bias_ih), linear(before_h, weight_hh, bias_hh)
     memory: Tensor | None = None

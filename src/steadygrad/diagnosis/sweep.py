@@ -45,7 +45,7 @@ def sweep(
         lasts: for each error, what the last state received, [1, B, H] each.
         inputs: whether the inputs' errors are wanted.
     """
-    if options.mode == "RNN" and choose("auto", saved.weight_hh) == "native":
+    if choose("auto", saved.weight_hh, options.mode) == "native":
         return _by_kernel(saved, options, grads, lasts, inputs)
     zeros = torch.zeros_like(saved.output[0])
     received = None if all(grad is None for grad in grads) else _stacked(grads, saved.output)
@@ -90,16 +90,19 @@ def _by_kernel(
     saved: Saved, options: Options, grads: list[Tensor | None], lasts: list[tuple[Tensor | None, ...]], inputs: bool
 ) -> Swept:
     """The same by the C++ kernel, one error after the other."""
-    saved = saved._replace(inputs=saved.inputs.contiguous(), output=saved.output.contiguous())
-    engine, found = ENGINES["RNN", "native"], list[Gradients]()
+    # it reads memory as it lies there
+    names = [name for name, tensor in saved._asdict().items() if tensor is not None]
+    saved = saved._replace(**{name: getattr(saved, name).contiguous() for name in names})
+    engine, two, found = ENGINES[options.mode, "native"], options.mode == "LSTM", list[Gradients]()
     for index, (grad, last) in enumerate(zip(grads, lasts, strict=True)):
-        wanted = Wanted(inputs and index == 0, True, False, False, False)
+        wanted = Wanted(inputs and index == 0, True, False, False, False, two)
         own = None if grad is None else grad.contiguous()
         end = tuple(None if part is None else part.contiguous() for part in last)
         found.append(engine.backward(saved, own, end, options, wanted, Recorder("")))
     measured = [each.measured.transpose(1, 2) for each in found if each.measured is not None]
-    first = torch.stack([each.h0 for each in found if each.h0 is not None])
-    return Swept(torch.stack(measured), (first,), found[0].inputs)
+    firsts = [[each.h0 for each in found], [each.c0 for each in found]][: 2 if two else 1]
+    parts = tuple(torch.stack([part for part in of_one if part is not None]) for of_one in firsts)
+    return Swept(torch.stack(measured), parts, found[0].inputs)
 
 
 def _first(last: Tensor | None) -> Tensor:
