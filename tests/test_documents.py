@@ -12,23 +12,11 @@ import torch
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-PREAMBLE: dict[str, str] = {
-    # Pages that go on from a training loop of the reader's own. README has none: its lines must run as they stand.
-    "docs/guide.md": """
-import torch, steadygrad as sg
-rnn = model = sg.RNN(6, 50)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs = torch.rand(30, 4, 6)
-loss = model(inputs)[0][-1].square().mean()
-""",
+ELSEWHERE = {
+    "docs/asked.md": "tests/test_asked.py",  # each snippet alone, after the first
+    "docs/problems.md": "tests/experiments/test_own_problem.py",  # its first block is a file that the second imports
 }
-"""What a page takes for granted, by its path."""
-
-TO_BE_REWRITTEN: dict[str, str] = {
-    "README.md": "its first block makes no optimizer and no loss, its second gives one optimizer three clippers",
-    "docs/guide.md": "temporal_components takes a function of the outputs, and the page gives it a loss",
-}
-"""Pages known not to run yet. A page that runs must leave this list: the test fails until it does."""
+"""Pages whose blocks do not simply follow each other, and the test that runs them."""
 
 
 def python_blocks(page: Path) -> list[tuple[int, str]]:
@@ -39,8 +27,6 @@ def python_blocks(page: Path) -> list[tuple[int, str]]:
 
 
 def run(page: Path, namespace: dict[str, Any]) -> None:
-    name = page.relative_to(ROOT).as_posix()
-    exec(compile(PREAMBLE.get(name, ""), f"preamble of {name}", "exec"), namespace)
     for line, block in python_blocks(page):
         # Empty lines before it, so that a traceback names the line of the page.
         exec(compile("\n" * line + block, str(page), "exec"), namespace)
@@ -48,14 +34,7 @@ def run(page: Path, namespace: dict[str, Any]) -> None:
 
 def with_blocks() -> list[Any]:
     shown = [(page, page.relative_to(ROOT).as_posix()) for page in PAGES if python_blocks(page)]
-    return [
-        pytest.param(
-            page,
-            id=name,
-            marks=pytest.mark.xfail(strict=True, reason=TO_BE_REWRITTEN[name]) if name in TO_BE_REWRITTEN else (),
-        )
-        for page, name in shown
-    ]
+    return [pytest.param(page, id=name) for page, name in shown if name not in ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", with_blocks())
@@ -71,5 +50,7 @@ def test_no_block_is_missed() -> None:
         assert len(python_blocks(page)) == len(opened), f"{page}: a Python block is indented or written otherwise"
 
 
-def test_every_page_that_is_named_exists() -> None:
-    assert {*PREAMBLE, *TO_BE_REWRITTEN} <= {page.relative_to(ROOT).as_posix() for page in PAGES}
+def test_pages_that_are_run_elsewhere_are() -> None:
+    for page, test in ELSEWHERE.items():
+        assert (ROOT / page).exists()
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
