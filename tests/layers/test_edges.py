@@ -12,7 +12,7 @@ FAST = pytest.mark.parametrize("backend", ["torch", "native"])
 
 
 @FAST
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 30.0, 1e25])
+@pytest.mark.parametrize("scale", [1e-28, 1e-9, 1.0, 30.0, 1e25, 1e34])
 def test_float32_flow_equals_float64(backend, scale):
     torch.manual_seed(1)
     rnn = sg.RNN(2, 4, nonlinearity="identity", bias=False, alpha=1.0, backend=backend)

@@ -106,7 +106,7 @@ template <class T, class Cell> void forward_steps(const GatedProblem& p, const S
 template <class T, class Row> double square_of(T sums, int64_t n, Row row) {
   const double square = double(sums);
   if (sizeof(T) == 8 || (square < 1e37 && square > 1e-30)) return square;
-  return scaled_square<T>(square < 1 ? T(0x1p60) : T(0x1p-60), n, row);
+  return scaled_square<T>(square < 1 ? T(0x1p100) : T(0x1p-100), n, row);
 }
 
 // One slice's errors, from the last step to the first.

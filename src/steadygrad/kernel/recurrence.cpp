@@ -194,7 +194,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         double error_sq = double(sum<T>(error_sums)), back_sq = all_arrived ? error_sq : double(sum<T>(back_sums));
         // Squares that leave float32 are added up once more, on a scale that fits; a sum of exactly 0 may be one, too.
         const auto left_range = [](double square) { return sizeof(T) == 4 && !(square < 1e37 && square > 1e-30); };
-        const auto scale_for = [](double square) { return square < 1 ? T(0x1p60) : T(0x1p-60); };
+        const auto scale_for = [](double square) { return square < 1 ? T(0x1p100) : T(0x1p-100); };
         if (left_range(error_sq)) {
           const T* measured = state == State::kBefore ? d_row : kept + r * P;
           error_sq = scaled_square<T>(scale_for(error_sq), P, [&](int64_t j) { return load(measured + j); });
