@@ -3,12 +3,15 @@
 bench     the speed of a training step
 tasks     which of the paper's tasks are solved, with Ω and without
 longest   the longest sequences that were solved, by models of their own
+recall    GRU and LSTM that recall the first token after a delay, with Ω and without
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 from pathlib import Path
+from typing import Any
 
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
@@ -31,6 +34,7 @@ def filled(page: str, folder: Path) -> str:
     'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
     """
     parts = {"bench": results.speed(folder), "tasks": tasks(folder), "longest": longest(folder)}
+    parts["recall"] = recall(folder)
     return BLOCK.sub(lambda found: found[1] + parts[found[2]] + found[3], page)
 
 
@@ -73,6 +77,33 @@ def longest(folder: Path) -> str:
         body.append([task, tables.span(row.length), f"{row.length[1]:,}", str(row.success), updates, worst])
     header = ["task", "trained on steps", "longest solved", "seeds", "updates", "worst error there"]
     return Table(header, body, text=2).markdown() + "\n"
+
+
+def recall(folder: Path) -> str:
+    """A line for each network and delay: the seeds that solve it with Ω and without, and the updates it takes.
+
+    >>> recall(Path("nowhere"))
+    'Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\\n'
+    """
+    path = folder / "recall.jsonl"
+    records = read_records(path) if path.is_file() else []
+    if not records:
+        return "Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\n"
+    cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    for record in sorted(records, key=lambda each: (each["config"]["network"], each["length"][1])):
+        place = (record["config"]["network"].upper(), record["length"][1])
+        cells.setdefault(place, {}).setdefault(record["algorithm"], []).append(record["result"])
+    body = []
+    for (network, delay), by_algorithm in cells.items():
+        with_omega, without = by_algorithm.get("sgd-cr", []), by_algorithm.get("sgd-c", [])
+        solved = [result["updates"] for result in with_omega if result["solved"]]
+        updates = f"{statistics.median(solved):,.0f}" if solved else tables.NOTHING
+        body.append([network, f"{delay:,}", _share(with_omega), updates, _share(without)])
+    return Table(["network", "steps", "with Ω", "updates", "without Ω"], body, text=1).markdown() + "\n"
+
+
+def _share(results: list[dict[str, Any]]) -> str:
+    return f"{sum(result['solved'] for result in results)}/{len(results)}" if results else tables.NOTHING
 
 
 def _rows(path: Path) -> list[Row]:
