@@ -87,9 +87,8 @@ def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
 
 
 def each_layout_and_backend() -> list[Any]:
-    rows = [("RNN", layout, backend) for layout in LAYOUTS for backend in ("torch", "native")]
-    rows += [(cell, layout, NATIVE_OR_TORCH) for cell in ("GRU", "LSTM") for layout in LAYOUTS]
-    rows += [(cell, layout, "reference") for cell, layout in (("RNN", "batch-first"), ("LSTM", "packed"))]
+    rows = [(cell, layout, backend) for cell in CELLS for layout in LAYOUTS for backend in ("torch", "native")]
+    rows += [("RNN", layout, "reference") for layout in LAYOUTS] + [("LSTM", "packed", "reference")]
     unbuilt = pytest.mark.skipif(native.library() is None, reason="the C++ kernel is not built")
     return [pytest.param(*row, id="-".join(row), marks=unbuilt if row[2] == "native" else ()) for row in rows]
 
