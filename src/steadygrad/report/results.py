@@ -68,6 +68,13 @@ def speed(folder: Path) -> str:
 def _training(record: dict[str, Any]) -> list[str]:
     """Of whole training updates, one sentence each; records made before they were measured have none."""
     said: list[str] = []
+    for kind, sizes in record.get("gated", {}).items():
+        parts = [
+            f"{found['omega_ms']:.2f} ms at {size} ({found['times_quicker']:.2f} times as fast, a step with Ω takes "
+            f"{found['omega_on_off']:.2f} of one without, peak memory {found['memory_of_torchs']:.2f} of torch's)"
+            for size, found in sizes.items()
+        ]
+        said.append(f"`sg.{kind}` with Ω and recording, beside `torch.nn.{kind}` without: {' and '.join(parts)}.")
     if around := record.get("overhead"):
         said.append(
             f"A whole training update of temporal order at T 100, batch 20, hidden 50 (data, read-out, loss, clipping, "
