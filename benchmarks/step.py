@@ -123,7 +123,9 @@ def main() -> None:
     around, text = overhead.measure(args.seconds), tokens.measure(2 * args.seconds)
     print(table(results, ratios, memory), gated.table(gates), overhead.table(around), tokens.table(text), sep="\n")
     if args.write:
-        record = {"command": "make bench", "environment": environment(), "milliseconds": results, "peak_bytes": memory}
+        usual = args.seconds == parser.get_default("seconds")
+        command = "make bench" if usual else f"python benchmarks/step.py --seconds {args.seconds:g}"
+        record = {"command": command, "environment": environment(), "milliseconds": results, "peak_bytes": memory}
         record |= {"ratios": ratios, "overhead": around, "tokens": text, "gated": gates}
         args.write.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 

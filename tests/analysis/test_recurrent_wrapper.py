@@ -13,8 +13,7 @@ from torch import Tensor, nn
 import steadygrad as sg
 from steadygrad.analysis import fixed_points, jacobian_norms, lyapunov_spectrum, temporal_components
 
-Recurrent: Any = getattr(sg, "Recurrent", None)
-pytestmark = pytest.mark.skipif(Recurrent is None, reason="steadygrad.Recurrent is not there yet")
+Recurrent: Any = sg.Recurrent
 CELLS: dict[str, Callable[[], nn.Module]] = {
     "RNNCell": lambda: nn.RNNCell(D, H),
     "GRUCell": lambda: nn.GRUCell(D, H),

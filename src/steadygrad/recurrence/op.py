@@ -166,7 +166,7 @@ def _go_back(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     found = torch.ops.steadygrad.recurrence_backward(*grads[:3], *ctx.saved_tensors, wanted, *ctx.options)
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, c0 = found
     gradients = (inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, None, c0)
-    chosen = tuple(each if need else None for each, need in zip(gradients, needs))  # noqa: B905
+    chosen = tuple(each if need else None for each, need in zip(gradients, needs[: len(gradients)], strict=True))
     return (*chosen, *[None] * (2 + len(ctx.options)))
 
 
