@@ -93,7 +93,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "dtype": ("float64", "float64"),
         "threads": ("2", 2),
     }
-    others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults"}
+    others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults", "longest"}
     of_data = {"steps", "cost", "epochs", "patience"}
     assert typed.keys() | others | of_data == Config.model_fields.keys()
     assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}
@@ -236,7 +236,7 @@ def test_every_name_that_exists_is_in_the_help_of_train(capsys: pytest.CaptureFi
     assert {*config.MUSIC, *config.TEXTS} - {"music", "text"} == data.SOURCES.keys()
     assert problem.UNITS.keys() == {*config.MUSIC, *config.TEXTS}
     registered = {
-        "init": [*init.REGISTRY, "uniform"],
+        "init": [*init.REGISTRY, "uniform", "remember", "chrono"],
         "nonlinearity": NONLINEARITIES,
         "omega": CONVENTIONS,
         "backend": BACKENDS,

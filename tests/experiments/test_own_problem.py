@@ -200,8 +200,42 @@ def test_gated_networks_take_no_settings_of_plain_units(network: str) -> None:
     for field, value in {"nonlinearity": "relu", "leak": 0.5, "init": "orthogonal"}.items():
         with pytest.raises(ConfigError, match=f"{field} must be left out with network '{network}', which has its own"):
             Config("addition", "sgd", network=network, **{field: value})
-    with pytest.raises(ConfigError, match="init must be another than 'uniform' with network 'rnn'"):
-        Config("addition", "sgd", init="uniform")
+    with pytest.raises(
+        ConfigError, match="init must be another than 'remember' with network 'rnn', which has no gates"
+    ):
+        Config("addition", "sgd", init="remember")
+    with pytest.raises(ConfigError, match="init must be another than 'remember' without biases, which it sets"):
+        Config("addition", "sgd", network=network, init="remember", bias=False)
+    with pytest.raises(ConfigError, match="longest must be given with init 'chrono'"):
+        Config("addition", "sgd", network=network, init="chrono")
+    with pytest.raises(ConfigError, match="longest must be left out unless init is 'chrono', not 80"):
+        Config("addition", "sgd", network=network, longest=80)
+
+
+@pytest.mark.parametrize("network", ["gru", "lstm"])
+def test_gates_that_begin_open_change_nothing_but_their_biases(network: str) -> None:
+    def made(**settings: Any) -> Network:
+        return Network(Config("addition", "sgd", network=network, hidden=6, **settings))
+
+    uniform, remember, chrono = made(), made(init="remember"), made(init="chrono", longest=80)
+    for other in (remember, chrono):
+        for name, parameter in uniform.named_parameters():
+            same = torch.equal(parameter, dict(other.named_parameters())[name])
+            assert same == ("rnn.bias" not in name)
+    gate = slice(6, 12)  # r, z, n of the GRU; i, f, g, o of the LSTM
+    assert (remember.rnn.bias_ih_l0 + remember.rnn.bias_hh_l0)[gate].tolist() == [1.0] * 6
+    steps = (chrono.rnn.bias_ih_l0 + chrono.rnn.bias_hh_l0)[gate].exp()
+    assert bool((steps >= 1).all())
+    assert bool((steps <= 79.01).all())
+    assert float(steps.detach().max()) > 20
+
+
+def test_a_plain_network_can_begin_as_torch_begins() -> None:
+    network = Network(Config("addition", "sgd", init="uniform", hidden=25))
+    weights = torch.cat([each.detach().flatten() for _, each in network.trained()])
+    assert 0.19 < float(weights.max()) <= 0.2
+    assert -0.2 <= float(weights.min()) < -0.19
+    assert network.rnn.bias_hh_l0.tolist() == [0.0] * 25
 
 
 @pytest.mark.parametrize(("network", "layer"), [("gru", "GRU"), ("lstm", "LSTM")])

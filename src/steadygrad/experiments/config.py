@@ -103,8 +103,23 @@ class NetworkSettings(_Settings):
     leak: float = setting(0.0, "λ of leaky units, for rnn", "λ", ge=0, lt=1)
     bias: bool = setting(True, "whether the network has biases")
     init: Literal[
-        "basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identity", "hold", "cycle", "input_driven", "uniform"
-    ] = setting("basic_tanh", "initial weights (gru and lstm: uniform, as torch draws them)")
+        "basic_tanh",
+        "smart_tanh",
+        "sigmoid",
+        "orthogonal",
+        "identity",
+        "hold",
+        "cycle",
+        "input_driven",
+        "uniform",
+        "remember",
+        "chrono",
+    ] = setting(
+        "basic_tanh",
+        "initial weights (uniform: as torch draws them, the start of gru and lstm; these alone have the last two, uniform with "
+        "the gates that remember begun open)",
+    )
+    longest: int | None = setting(None, "steps that the gates of init chrono are told to remember", "N", ge=3)
 
 
 class MethodSettings(_Settings):

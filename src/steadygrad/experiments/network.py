@@ -238,10 +238,16 @@ def _layers(config: Config, inputs: int, outputs: int) -> tuple[Any, nn.Linear]:
 def _draw(network: Network, config: Config) -> None:
     """Give a network the initial weights that its settings ask for; their `seed` alone decides them."""
     generator = stream(config.seed, "init")
-    if config.init == "uniform":
+    if config.init in ("uniform", "remember", "chrono"):
         bound = 1 / math.sqrt(config.hidden or 1)
-        for parameter in network.parameters():
+        for parameter in (each for each in network.parameters() if each.requires_grad):
             parameter.uniform_(-bound, bound, generator=generator)
+        for parameter in (each for each in network.parameters() if not each.requires_grad):
+            parameter.zero_()  # the second bias of a plain layer
+        if config.init == "remember":
+            init.remember_(network)
+        elif config.init == "chrono":
+            init.chrono_(network, config.longest or 3, generator=generator)
         return
     if config.init in init.OF_RECURRENT_LAYERS:
         init.basic_tanh_(network, generator=generator)

@@ -33,6 +33,7 @@ from .config import (
     of,
 )
 
+OF_GATES = ("remember", "chrono")
 BY_EPOCHS = ("1/t", "half-when-worse")
 RENAMED = {"task": "problem", "data": "problem", "task_options": "options"}
 """Fields of version 0.1.0."""
@@ -194,10 +195,16 @@ class _Examination:
                 self.left_out(field, why)
             if self.init == Config.model_fields["init"].default:
                 self.settled["init"] = "uniform"
-            elif self.init != "uniform":
+            elif self.init not in ("uniform", *OF_GATES):
                 self.left_out("init", why)
-        elif self.init == "uniform":
-            self.fault("init", "be another than 'uniform' with network 'rnn': it is for gru and lstm")
+        elif self.init in OF_GATES:
+            self.fault("init", f"be another than {self.init!r} with network 'rnn', which has no gates")
+        if self.init in OF_GATES and not self.bias:
+            self.fault("init", f"be another than {self.init!r} without biases, which it sets")
+        if self.init != "chrono":
+            self.left_out("longest", "unless init is 'chrono'")
+        elif self.longest is None:
+            self.fault("longest", "be given with init 'chrono'")
 
     def momentum(self) -> None:
         if self.values["momentum"] is None:
