@@ -252,3 +252,22 @@ def test_clipped_errors_are_measured_as_they_travel_on(backend: str) -> None:
     loss_of_all(rnn(sequence())[0]).backward()
     assert rnn.flow.norms.max() <= 0.01 * math.sqrt(HIDDEN) * (1 + 1e-12)
     assert rnn.flow.norms.max() > 0.01
+
+
+def test_a_plot_shows_what_is_left_of_one_steps_error() -> None:
+    axes = pytest.importorskip("matplotlib.figure").Figure().add_subplot()
+    torch.manual_seed(0)
+    layer = sg.RNN(3, 6, 2, dtype=torch.float64)
+    output, _ = layer(torch.randn(12, 4, 3, dtype=torch.float64))
+    output.sum().backward()  # a loss at every step: the norms are topped up, the share that is left is not
+    assert layer.flow.plot(axes) is axes
+    first = axes.lines[0]
+    expected = [1.0, *layer.flow[0].ratios.flip(0).cumprod(0).tolist()]
+    assert [10**power for power in first.get_ydata()] == pytest.approx(expected)
+    labels = [line.get_label() for line in axes.lines]
+    assert labels == [f"l0, horizon {layer.flow[0].horizon}", f"l1, horizon {layer.flow[1].horizon}", "1% is left"]
+
+
+def test_a_plot_before_any_backward_pass_says_what_is_missing() -> None:
+    with pytest.raises(RuntimeError, match="flow is empty until"):
+        sg.RNN(3, 6).flow.plot()

@@ -16,16 +16,20 @@ The squared norms are kept as they came, [2, T, B]; everything else is worked ou
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
 
-from . import regularizer
+from . import plotting, regularizer
 from .recurrence.options import Options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _T = TypeVar("_T")
 
@@ -176,6 +180,30 @@ class GradientFlow(Sequence[CellFlow]):
     @property
     def growth(self) -> float | list[float]:
         return _single([cell.growth for cell in self])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws what is left of the last step's error 1, 2, … steps back: one line for each layer and direction.
+
+        With a loss at every step this is not the norm, which is topped up on the way, but what one step's error becomes.
+
+        Args:
+            ax: where to draw; a new figure of pyplot if None. Needs matplotlib.
+
+        Returns:
+            The Axes.
+        """
+        _some(list(self))
+        ax = plotting.axes(ax)
+        for cell in self:
+            left = torch.cat([torch.ones(1, dtype=cell.measured.dtype), cell._left().cpu()])
+            label = f"{cell.name}: {cell.fault}" if cell.fault else f"{cell.name}, horizon {cell.horizon}"
+            ax.plot(range(len(left)), plotting.powers(left.log()), label=label)
+        ax.axhline(math.log10(KEPT), color=plotting.GREY, linestyle=":", linewidth=1, label=f"{KEPT:.0%} is left")
+        ax.set(xlabel="lag: steps back from the last", ylabel="share of the error", title="What is left of the error")
+        plotting.powers_of_ten(ax)
+        plotting.whole_numbers(ax)
+        plotting.legend_below(ax)
+        return ax
 
     def __repr__(self) -> str:
         return "GradientFlow(" + ("; ".join(map(str, self)) or "no backward pass yet") + ")"
