@@ -1,7 +1,7 @@
 """The speed of a training step, beside what a user would pick instead. Ratios of one run; minimum of repeats.
 
 After the plain layer come GRU and LSTM (gated.py), and two measurements of the whole training: what is around the layer
-(overhead.py), and the tokens a second of a character model (tokens.py).
+(overhead.py), the tokens a second of a character model (tokens.py), and what `sg.watch` costs (watch.py).
 
     python benchmarks/step.py [--seconds 3] [--write results/bench.json]
 """
@@ -22,6 +22,7 @@ import gated
 import overhead
 import steadygrad as sg
 import tokens
+import watch
 from clock import in_turn, once, quickest
 from memory import peak_bytes
 from peers import LARGE, SMALL, Setting, Size, Step, jax_scan, naive_omega, steady, torch_rnn
@@ -121,12 +122,14 @@ def main() -> None:
     print("measuring training updates …", file=sys.stderr)
     gates = gated.measure_all(args.seconds)
     around, text = overhead.measure(args.seconds), tokens.measure(2 * args.seconds)
+    watching = watch.measure_all(args.seconds)
     print(table(results, ratios, memory), gated.table(gates), overhead.table(around), tokens.table(text), sep="\n")
+    print(watch.table(watching))
     if args.write:
         usual = args.seconds == parser.get_default("seconds")
         command = "make bench" if usual else f"python benchmarks/step.py --seconds {args.seconds:g}"
         record = {"command": command, "environment": environment(), "milliseconds": results, "peak_bytes": memory}
-        record |= {"ratios": ratios, "overhead": around, "tokens": text, "gated": gates}
+        record |= {"ratios": ratios, "overhead": around, "tokens": text, "gated": gates, "watch": watching}
         args.write.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -1,24 +1,22 @@
-"""What `sg.watch` costs: training steps with and without it, in turn, in one run.
+"""What `sg.watch` costs: training steps without it, with it while it is not looking, and with it while it looks, in turn.
 
-    cost = t_with / t_without − 1        over blocks of `every` updates, of which one is looked at
+    cost = (t_idle + (t_look − t_idle) / every) / t_bare − 1        medians of steps that alternate
 
-Blocks alternate, so that a slow moment of the machine meets both; the median of the ratios of neighbouring blocks is given, and
-beside it what one look takes, in training steps. The bound is 2 % at every = 100.
+The bound is 2 % at every = 100: a look may take two training steps.
 
-    python benchmarks/watch.py [--seconds 20] [--every 100]
+    python benchmarks/watch.py [--seconds 3] [--every 100]
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 import steadygrad as sg
+from clock import in_turn
+from peers import Step
 
 SIZES = {"T 100, B 20, H 50": (100, 20, 50), "T 200, B 32, H 200": (200, 32, 200)}
 LAYERS: dict[str, Any] = {
@@ -32,7 +30,7 @@ LAYERS: dict[str, Any] = {
 INPUTS = 16
 
 
-def trainer(kind: Any, size: tuple[int, int, int]) -> tuple[torch.nn.Module, torch.optim.Optimizer, Callable[[], None]]:
+def trainer(kind: Any, size: tuple[int, int, int]) -> tuple[torch.nn.Module, torch.optim.Optimizer, Step]:
     """A model of one recurrent layer and a read-out, its optimizer, and one training step of it."""
     steps, batch, hidden = size
     torch.manual_seed(0)
@@ -50,43 +48,49 @@ def trainer(kind: Any, size: tuple[int, int, int]) -> tuple[torch.nn.Module, tor
     return model, optimizer, step
 
 
-def block(step: Callable[[], None], count: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(count):
-        step()
-    return time.perf_counter() - begin
-
-
 def measure(kind: Any, size: tuple[int, int, int], every: int, seconds: float) -> dict[str, float]:
-    """The cost of watching as a share of the training time, and of one look in training steps."""
-    _, _, bare = trainer(kind, size)
-    model, optimizer, watched = trainer(kind, size)
-    watch = sg.watch(model, every, optimizer=optimizer)
-    block(bare, 3)
-    # the first look is made here, so every block of `every` steps holds exactly one
-    block(watched, 3)
-    ratios: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(ratios) < 3:
-        first, second = (bare, watched) if len(ratios) % 2 else (watched, bare)
-        times = {first: block(first, every)}
-        times[second] = block(second, every)
-        ratios.append(times[watched] / times[bare])
-    assert len(watch.looks) > len(ratios) / 2
-    cost = statistics.median(ratios) - 1
-    return {"cost": cost, "look_in_steps": cost * every, "blocks": len(ratios)}
+    """Milliseconds of a training step: bare, watched while it is not looking, and with a look; and the cost as a share."""
+    steps: dict[str, Step] = {}
+    steps["bare"] = trainer(kind, size)[2]
+    for name, rate in (("idle", 10**9), ("look", 1)):
+        model, optimizer, steps[name] = trainer(kind, size)
+        sg.watch(model, rate, optimizer=optimizer)
+    for step in steps.values():  # the first update is looked at in any case
+        step()
+        step()
+    found = in_turn(steps, seconds / len(steps))
+    cost = (found["idle"] + (found["look"] - found["idle"]) / every) / found["bare"] - 1
+    return {f"{name}_ms": value for name, value in found.items()} | {"every": every, "cost": cost}
+
+
+def measure_all(seconds: float, every: int = 100) -> dict[str, dict[str, dict[str, float]]]:
+    """By size and layer."""
+    return {
+        name: {layer: measure(kind, size, every, seconds) for layer, kind in LAYERS.items()}
+        for name, size in SIZES.items()
+    }
+
+
+def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
+    """What was found, as text."""
+    lines: list[str] = []
+    for size, layers in found.items():
+        lines += [
+            f"\nsg.watch, {size}: a training step in ms",
+            f"{'':16}{'bare':>9}{'watched':>9}{'a look':>9}{'cost':>9}",
+        ]
+        for layer, of in layers.items():
+            times = "".join(f"{of[key]:9.2f}" for key in ("bare_ms", "idle_ms", "look_ms"))
+            lines.append(f"{layer:16}{times}{100 * of['cost']:7.2f} % at every={of['every']}")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="time for each layer and size (default 20)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each layer and size (default 3)")
     parser.add_argument("--every", type=int, default=100, help="updates from one look to the next (default 100)")
     given = parser.parse_args()
-    for name, size in SIZES.items():
-        print(f"\n{name}: cost of sg.watch(model, every={given.every})")
-        for layer, kind in LAYERS.items():
-            found = measure(kind, size, given.every, given.seconds)
-            print(f"{layer:16}{100 * found['cost']:8.2f} %   one look = {found['look_in_steps']:.1f} steps")
+    print(table(measure_all(given.seconds, given.every)))
 
 
 if __name__ == "__main__":

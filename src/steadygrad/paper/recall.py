@@ -1,0 +1,151 @@
+"""Ω for gated cells: the first token recalled after a delay, with Ω, without, and by what people do today for the same purpose.
+
+    k of n seeds solved it, for each network (rnn, gru, lstm), delay and method; rate = k / n
+
+    Ω            α = 1, from torch's own initial weights
+    none         the same without Ω
+    remember     the forget gate's bias begins at 1                               (Jozefowicz et al. 2015)
+    chrono       the gates' biases begin at log U(1, told − 1): told the delay, or a tenth of it   (Tallec & Ollivier 2018)
+
+This is not in the paper, which has Ω for plain networks. The runs are cells of a sweep (`steadygrad.sweep.named.recall`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steadygrad.paper import style
+from steadygrad.sweep.success import SuccessRate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "Recall of the first token against the delay"
+TENTH = 10
+NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
+METHODS = {
+    "omega": "Ω",
+    "none": "none of these",
+    "remember": "forget bias 1",
+    "chrono": "chrono, told the delay",
+    "chrono-tenth": "chrono, told a tenth of it",
+    "chrono-tenth-omega": "chrono, told a tenth, and Ω",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The seeds of one network, delay and method.
+
+    Attributes:
+        success: how many solved it.
+        updates: the median until success; None where no seed succeeded.
+        error: the median share of wrong answers at the end.
+    """
+
+    network: str
+    delay: int
+    method: str
+    success: SuccessRate
+    updates: float | None
+    error: float
+
+
+def method(record: Mapping[str, Any]) -> str:
+    """Which of METHODS a record was made by.
+
+    >>> method({"length": [200, 200], "algorithm": "sgd-cr", "config": {"init": "chrono", "longest": 20}})
+    'chrono-tenth-omega'
+    >>> method({"length": [200, 200], "algorithm": "sgd-c", "config": {"init": "chrono", "longest": 200}})
+    'chrono'
+    """
+    config, delay = record["config"], record["length"][1]
+    start = config.get("init", "uniform")
+    start = "" if start not in ("remember", "chrono") else start
+    if start == "chrono" and config["longest"] != delay:
+        start = f"chrono-{_share(config['longest'], delay)}"
+    parts = [start, "omega" if record["algorithm"] == "sgd-cr" else ""]
+    return "-".join(part for part in parts if part) or "none"
+
+
+def _share(told: int, delay: int) -> str:
+    return "tenth" if told * TENTH == delay else f"{told}"
+
+
+def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """One for each network, delay and method, in this order; records of other problems are left out."""
+    found: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
+    for record in records:
+        if record["problem"] == "recall" and record.get("result"):
+            place = (record["config"].get("network", "rnn"), record["length"][1], method(record))
+            found.setdefault(place, []).append(record["result"])
+    order = list(METHODS)
+
+    def rank(place: tuple[str, int, str]) -> tuple[int, int, int]:
+        return list(NETWORKS).index(place[0]), place[1], order.index(place[2]) if place[2] in order else len(order)
+
+    made = []
+    for place in sorted(found, key=rank):
+        results = found[place]
+        solved = [result["updates"] for result in results if result["solved"]]
+        updates = statistics.median(solved) if solved else None
+        error = statistics.median(result["error"] for result in results)
+        made.append(Row(*place, SuccessRate.of([result["solved"] for result in results]), updates, error))
+    return made
+
+
+def draw(found: Iterable[Row]) -> Figure:
+    """The share of seeds that succeed against the delay, with Ω and without, a panel for each network."""
+    found = list(found)
+    names = [name for name in NETWORKS if any(row.network == name for row in found)]
+    with style.look():
+        figure = style.blank(2.3 * len(names) + 0.6, 2.7)
+        panels = np.atleast_1d(figure.subplots(1, len(names), sharey=True))
+        for axes, name in zip(panels, names, strict=True):
+            _panel(axes, [row for row in found if row.network == name])
+            axes.set_title(NETWORKS[name])
+        panels[0].set_ylabel("seeds that solve it")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=2)
+    return figure
+
+
+def _panel(axes: Axes, found: list[Row]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    for name, label, color, marker, line in (
+        ("omega", "with Ω", style.BLUE, "o", "-"),
+        ("none", "without Ω", style.ORANGE, "D", "--"),
+    ):
+        chosen = [row for row in found if row.method == name]
+        delays = [row.delay for row in chosen]
+        rates = [row.success.rate or 0.0 for row in chosen]
+        axes.plot(delays, rates, color=color, marker=marker, linestyle=line, label=label, clip_on=False, zorder=3)
+        for row in chosen:
+            above = (row.success.rate or 0.0) < 0.5
+            axes.annotate(
+                f"{row.success.solved}/{row.success.seeds}",
+                (row.delay, row.success.rate or 0.0),
+                xytext=(0, 6 if above else -6),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if above else "top",
+                fontsize=8,
+                color=color,
+            )
+    ticks = sorted({row.delay for row in found})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.margins(x=0.12)
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    axes.set_xlabel("delay in steps")
+    axes.grid(axis="y", color="#DADADA", linewidth=0.7)
+    axes.set_axisbelow(True)
