@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from steadygrad.paper import recall
@@ -58,5 +59,5 @@ def test_the_figure_has_a_panel_for_each_network_and_both_curves() -> None:
     records += [record("gru", 50, False, "sgd-c"), record("gru", 50, True, "sgd-c", init="chrono", longest=50)]
     panels = recall.draw(recall.rows(records)).axes
     assert [axes.get_title() for axes in panels] == ["RNN", "GRU"]
-    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[1].lines]
+    drawn = [(np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist()) for line in panels[1].lines]
     assert drawn == [([50, 200], [1.0, 1.0]), ([50], [0.0])]
