@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .datasets import DataSet as DataSet
     from .evaluation import evaluate as evaluate
     from .files import FolderError as FolderError
+    from .loop import run as run
     from .network import Network as Network
     from .presets import preset as preset
-    from .runs import run as run
     from .saved import CheckpointError as CheckpointError
     from .saved import Result as Result
     from .trained import Trained as Trained
@@ -42,7 +42,7 @@ _HOME = {
     "load": "trained",
     "preset": "presets",
     "read_config": "trained",
-    "run": "runs",
+    "run": "loop",
 }
 
 
