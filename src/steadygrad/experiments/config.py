@@ -67,9 +67,8 @@ class ConfigError(ValueError):
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = tuple(faults)
-        super().__init__(
-            faults[0] if len(faults) == 1 else "\n  ".join([f"the config has {len(faults)} faults:", *faults])
-        )
+        several = [f"the config has {len(faults)} faults:"] if len(faults) > 1 else []
+        super().__init__("\n  ".join([*several, *faults]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (list(self.faults),)
@@ -205,7 +204,9 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
         positional = {"problem": problem, "algorithm": algorithm, "length": length}
         given = {**{name: value for name, value in positional.items() if value is not None}, **settings}
         known = type(self).model_fields
-        faults = [f"the config has no field {name!r}{_near(name, list(known))}" for name in given if name not in known]
+        unknown = {name: difflib.get_close_matches(name, known, n=1) for name in given if name not in known}
+        hints = {name: f" (did you mean {near[0]!r}?)" if near else "" for name, near in unknown.items()}
+        faults = [f"the config has no field {name!r}{hint}" for name, hint in hints.items()]
         if "problem" not in given:
             faults.append("problem must be given")
         if faults:
@@ -220,8 +221,7 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
                 bad[name] = rules.sentence(name, known[name], given[name])
         settled, found = rules.examine({name: given.get(name, default(name)) for name in known}, set(bad))
         order = list(known)
-        faults = sorted([*bad.values(), *found], key=lambda fault: order.index(fault.split()[0]))
-        if faults:
+        if faults := sorted([*bad.values(), *found], key=lambda fault: order.index(fault.split()[0])):
             raise ConfigError(faults)
         for name, value in settled.items():
             object.__setattr__(self, name, value)  # frozen for others
@@ -295,11 +295,6 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
         return [f"{name} is {mine!r}, not {theirs!r}" for name, mine, theirs in pairs if mine != theirs]
 
 
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
 def absolute(path: str | os.PathLike[str]) -> str:
     """A path that still holds when the run is continued from another folder."""
     return os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -330,16 +325,12 @@ def default(name: str) -> Any:
 
 def of(name: str) -> str | None:
     """Which problems a setting is for: 'drawn', 'data', 'text' or 'music'; None for all."""
-    return _extra(name)["of"]
+    return typing.cast(Any, Config.model_fields[name].json_schema_extra)["of"]
 
 
 def metavar(name: str) -> str:
     """What a setting's value is called in help texts."""
-    return _extra(name)["metavar"]
-
-
-def _extra(name: str) -> Any:
-    return Config.model_fields[name].json_schema_extra
+    return typing.cast(Any, Config.model_fields[name].json_schema_extra)["metavar"]
 
 
 def help_text(name: str) -> str:

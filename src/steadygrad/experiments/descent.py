@@ -57,10 +57,6 @@ class Descent:
         optimizer, lr, momentum: as in `build`.
         threshold, nonfinite: as in `steadygrad.NormClipper`; without a threshold nothing is clipped.
 
-    Attributes:
-        updates: how many were made.
-        since: what was seen since the last summary.
-
     Example:
         >>> weight = torch.nn.Parameter(torch.zeros(3))
         >>> descent = Descent([("weight", weight)], "sgd", 1.0, None, threshold=6.5, nonfinite="skip")
@@ -99,17 +95,10 @@ class Descent:
             group["lr"] = value
 
     def step(self, loss: float) -> float:
-        """Make one update with the gradients that are there.
+        """Make one update with the gradients that are there, and return their norm before clipping.
 
-        Args:
-            loss: of this update; it is only looked at.
-
-        Returns:
-            The gradient's norm before clipping.
-
-        Raises:
-            Diverged: the loss or the gradient is not finite and there is no clipper to skip it; or a clipper had to skip
-                `LOST` gradients in a row.
+        Raises `Diverged` if the loss or the gradient is not finite and there is no clipper to skip it, or a clipper had to
+        skip `LOST` gradients in a row.
         """
         norm = self._step(loss)
         self.updates += 1

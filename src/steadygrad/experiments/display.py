@@ -89,12 +89,7 @@ class Words:
 
 
 class DataWords(Words):
-    """The text of a run on a data set.
-
-    Args:
-        predictions: how many make an epoch.
-        per_nat: how many units of the score a nat is.
-    """
+    """The text of a run on a data set: `predictions` make an epoch, `per_nat` units of the score a nat."""
 
     unit = "tokens"
     pace = "{:,.0f} tokens/s"
@@ -179,12 +174,7 @@ class Plain(Display):
 
 
 class Live(Display):
-    """A bar, the time left, and the last check.
-
-    Args:
-        console: where to draw; the terminal if None.
-        words: the text of the run; that of a drawn problem if None.
-    """
+    """A bar, the time left, and the last check, on the terminal if there is no other console."""
 
     def __init__(self, console: Console | None = None, words: Words | None = None) -> None:
         import rich.live  # noqa: F401  # ImportError here where rich is not installed

@@ -57,14 +57,7 @@ class Score:
 
 
 def score(network: Network, length: tuple[int, int], sequences: int, generator: torch.Generator) -> Score:
-    """Test a network on fresh sequences.
-
-    Args:
-        network: what is tested; it is not changed.
-        length: (low, high), both included.
-        sequences: how many.
-        generator: the source of the sequences.
-    """
+    """Test a network, which is not changed, on fresh sequences of length (low, high), both included."""
     problem = network.problem
     criteria, own = {"wrong": problem}, "wrong"
     if isinstance(problem, Regression):
@@ -82,14 +75,7 @@ def score(network: Network, length: tuple[int, int], sequences: int, generator: 
 
 
 def figure(network: Network, problem: Any, split: str, pulse: Callable[[], None] | None = None) -> float:
-    """The score of a network on a part of a data set, in the data set's unit.
-
-    Args:
-        network: what is tested; it is not changed.
-        problem: the data set.
-        split: 'train', 'valid' or 'test'.
-        pulse: called after every chunk; an exception from it ends the test.
-    """
+    """The score of a network on a part of a data set, in its unit. `pulse` is called after every chunk."""
     nats, predictions = 0.0, 0
     state: Tensor | None = None
     for chunk in problem.whole(split):
@@ -119,12 +105,7 @@ class Best:
 
 
 class Success:
-    """Tests a network as it learns, and remembers the first success and the best weights.
-
-    Attributes:
-        best: the best test.
-        updates, seconds: at the first success; None before.
-    """
+    """Tests a network as it learns, and keeps the best weights and when (`updates`, `seconds`) it first succeeded."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -141,23 +122,24 @@ class Success:
         """Test on a few fresh sequences, and then on all of them if success is likely."""
         config = self.config
         if config.check_sequences < config.test_sequences:
-            few = score(network, config.length, config.check_sequences, stream(config.seed, "few", updates))
+            few = self._score(network, config.length, config.check_sequences, "few", updates)
             if few.error > max(PROMISE * config.success, AT_LEAST):
                 return few
         return self.test_all(network, updates)
 
     def test_all(self, network: Network, updates: int) -> Score:
         """Test on all the test sequences."""
-        config = self.config
-        return score(network, config.length, config.test_sequences, stream(config.seed, "test", updates))
+        return self._score(network, self.config.length, self.config.test_sequences, "test", updates)
 
     def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
         """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
-        config = self.config
-        if config.after_success != "polish" or not self._solves(found):
+        if self.config.after_success != "polish" or not self._solves(found):
             return None
-        twice = 2 * config.length[1]
-        return score(network, (twice, twice), config.check_sequences, stream(config.seed, "beyond", updates)).error
+        twice = 2 * self.config.length[1]
+        return self._score(network, (twice, twice), self.config.check_sequences, "beyond", updates).error
+
+    def _score(self, network: Network, length: tuple[int, int], sequences: int, purpose: str, updates: int) -> Score:
+        return score(network, length, sequences, stream(self.config.seed, purpose, updates))
 
     def consider(
         self, found: Score, updates: int, seconds: float, weights: dict[str, Tensor], beyond: float | None = None

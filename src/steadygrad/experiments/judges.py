@@ -11,6 +11,10 @@ ByValidation: problems with a data set
     ten times an epoch        write a line: training cost since the last, the gradients, Ω
     at the end of an epoch    validate, look at the gradients and at W_rec's spectrum, write a line, keep the best weights
     at the end                read all parts of the data with the best weights
+
+Both have `done` (how far the run has come, in the unit that the displays count), `best_weights` (after how many updates they
+were found, and they themselves), `begin()` before the first update, `end(limit)` before each (why the run ends here, or None),
+`after_update()`, `result(reason)`, and for checkpoints `state()` and `load_state()`.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from torch import Tensor
 from .descent import Diverged
 from .evaluation import Score, Success, figure
 from .learner import Tally
-from .network import Network, stream
+from .network import stream
 from .record import look, measured, snapshot
 from .saved import Result
 
@@ -35,53 +39,7 @@ LINES = 10
 """At most so many lines of metrics within an epoch, besides the one at its end."""
 
 
-class Judge:
-    """Tests a network as it learns, keeps the best weights, and says when to stop."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop, self.config, self.problem = loop, loop.config, loop.problem
-        self.learner, self.feed = loop.learner, loop.learner.feed
-
-    @property
-    def done(self) -> int:
-        """How far the run has come, in the unit that the displays count."""
-        raise NotImplementedError
-
-    @property
-    def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
-        """After how many updates the best weights were found, and they themselves."""
-        raise NotImplementedError
-
-    def begin(self) -> None:
-        """Called before the first update."""
-
-    def end(self, limit: int) -> str | None:
-        """Why the run ends here, or None."""
-        raise NotImplementedError
-
-    def after_update(self) -> None:
-        """Test or write a line, if it is due."""
-
-    def state(self) -> dict[str, Any]:
-        """Plain values for a checkpoint; the best weights are saved beside them."""
-        raise NotImplementedError
-
-    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from `state()`."""
-
-    def result(self, reason: str) -> Result:
-        """How the run ended."""
-        raise NotImplementedError
-
-    def network_with(self, weights: dict[str, Tensor]) -> Network:
-        """The run's network with other weights."""
-        network = Network(self.config, self.problem)
-        network.load_state_dict(weights)
-        network.threads = self.config.threads
-        return network
-
-
-class BySuccess(Judge):
+class BySuccess:
     """The judge of a problem that draws its sequences.
 
     Attributes:
@@ -89,7 +47,8 @@ class BySuccess(Judge):
     """
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+        self.loop, self.config, self.problem = loop, loop.config, loop.problem
+        self.learner, self.feed = loop.learner, loop.learner.feed
         self.success = Success(loop.config)
         self.polishing: tuple[int, int] | None = None
         self._tested = perf_counter()
@@ -137,19 +96,11 @@ class BySuccess(Judge):
             raise RuntimeError("a run must have been tested before its result")
         found = best.score
         if not success.is_whole(found) and not reason.startswith("interrupted"):
-            found = success.test_all(self.network_with(best.weights), updates)
-        seconds = self.loop.seconds
-        return Result(
-            reason=reason,
-            updates=updates if success.updates is None else success.updates,
-            seconds=round(seconds if success.seconds is None else success.seconds, 3),
-            total_updates=updates,
-            total_seconds=round(seconds, 3),
-            best_updates=best.updates,
-            solved=success.solved,
-            error=found.error,
-            errors=found.errors,
-        )
+            found = success.test_all(self.loop.network_with(best.weights), updates)
+        updates, seconds = self.done, round(self.loop.seconds, 3)
+        first = (updates, seconds) if success.updates is None else (success.updates, round(success.seconds or 0.0, 3))
+        scores = {"solved": success.solved, "error": found.error, "errors": found.errors}
+        return Result(reason, *first, updates, seconds, best.updates, **scores)
 
     def _finished(self) -> bool:
         best = self.success.best
@@ -172,25 +123,11 @@ class BySuccess(Judge):
         low, high = self.feed.lengths.now
         seen = look(learner.network, high, stream(self.config.seed, "look", updates))
         before, self._tested, made = self._tested, perf_counter(), learner.since.updates
-        line: dict[str, Any] = {
-            "updates": updates,
-            **learner.descent.summary(),
-            "test_loss": found.loss,
-            "error": found.error,
-            "errors": found.errors,
-            "tested": found.sequences,
-            "beyond": beyond,
-            "omega": seen.omega,
-            "active": seen.active,
-            "spectral_radius": seen.spectral_radius,
-            "horizon": seen.horizon,
-            "low": low,
-            "high": high,
-            "lr": learner.lr,
-            "alpha": learner.alpha,
-            "updates_per_second": made / (self._tested - before),
-            "seconds": self.loop.seconds,
-        }
+        line: dict[str, Any] = {"updates": updates, **learner.descent.summary(), "test_loss": found.loss}
+        line |= {"error": found.error, "errors": found.errors, "tested": found.sequences, "beyond": beyond}
+        line |= {"omega": seen.omega, "active": seen.active, "spectral_radius": seen.spectral_radius}
+        line |= {"horizon": seen.horizon, "low": low, "high": high, "lr": learner.lr, "alpha": learner.alpha}
+        line |= {"updates_per_second": made / (self._tested - before), "seconds": self.loop.seconds}
         self.loop.write_line(line, seen)
         first = self.success.consider(found, updates, self.loop.seconds, learner.weights(), beyond)
         if first and self.config.after_success == "polish":
@@ -218,7 +155,7 @@ class _Stopped(Exception):
     """The run was interrupted while the data are read for the result."""
 
 
-class ByValidation(Judge):
+class ByValidation:
     """The judge of a problem with a data set.
 
     Attributes:
@@ -226,7 +163,8 @@ class ByValidation(Judge):
     """
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+        self.loop, self.config, self.problem = loop, loop.config, loop.problem
+        self.learner, self.feed = loop.learner, loop.learner.feed
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
         self._every = max(1, self.problem.updates_per_epoch // LINES)
@@ -241,6 +179,9 @@ class ByValidation(Judge):
     @property
     def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
         return (self.best_updates, self._weights) if self.best_epoch else None
+
+    def begin(self) -> None:
+        pass
 
     def end(self, limit: int) -> str | None:
         if self.feed.at_end_of_epoch:
@@ -278,24 +219,15 @@ class ByValidation(Judge):
 
     def result(self, reason: str) -> Result:
         try:
-            scores = self._scores(reason)
+            scores: dict[str, Any] = self._scores(reason)
         except _Stopped:
             reason, scores = self.loop.interrupted or "interrupted", {}
         updates, seconds = self.learner.updates, round(self.loop.seconds, 3)
-        return Result(
-            reason=reason,
-            updates=updates,
-            seconds=seconds,
-            total_updates=updates,
-            total_seconds=seconds,
-            best_updates=self.best_updates,
-            train=scores.get("train"),
-            valid=self.valid if self.best_epoch else None,
-            test=scores.get("test"),
-            best_epoch=self.best_epoch,
-            epochs=self.feed.epoch - 1,
-            tokens_per_second=round(self.feed.tokens / self._learning, 1) if self._learning else 0.0,
-        )
+        pace = round(self.feed.tokens / self._learning, 1) if self._learning else 0.0
+        valid = self.valid if self.best_epoch else None
+        epochs = {"best_epoch": self.best_epoch, "epochs": self.feed.epoch - 1, "tokens_per_second": pace}
+        scores |= {"valid": valid, **epochs}
+        return Result(reason, updates, seconds, updates, seconds, self.best_updates, **scores)
 
     def _end_epoch(self) -> None:
         self.learner.descent.judge()
@@ -317,27 +249,16 @@ class ByValidation(Judge):
         flow = measured(network.rnn, backward) if seen is None else seen
         (updates, tokens, before), self._lined = self._lined, (learner.updates, feed.tokens, self._learning)
         since = max(self._learning - before, 1e-9)
-        line: dict[str, Any] = {
-            "epoch": feed.epoch,
-            "updates": learner.updates,
-            "tokens": feed.tokens,
-            "train": (feed.since if valid is None else feed.whole).mean * self.problem.per_nat,
-            "valid": valid,
-            **learner.descent.summary(),
-            "omega": flow.omega,
-            "active": flow.active,
-            "spectral_radius": None if seen is None else seen.spectral_radius,
-            "horizon": flow.horizon,
-            "lr": learner.lr,
-            "alpha": learner.alpha,
-            "updates_per_second": (learner.updates - updates) / since,
-            "tokens_per_second": (feed.tokens - tokens) / since,
-            "seconds": self.loop.seconds,
-        }
+        train = (feed.since if valid is None else feed.whole).mean * self.problem.per_nat
+        line: dict[str, Any] = {"epoch": feed.epoch, "updates": learner.updates, "tokens": feed.tokens, "train": train}
+        line |= {"valid": valid, **learner.descent.summary(), "omega": flow.omega, "active": flow.active}
+        line |= {"spectral_radius": None if seen is None else seen.spectral_radius, "horizon": flow.horizon}
+        line |= {"lr": learner.lr, "alpha": learner.alpha, "updates_per_second": (learner.updates - updates) / since}
+        line |= {"tokens_per_second": (feed.tokens - tokens) / since, "seconds": self.loop.seconds}
         feed.since = Tally()
         self.loop.write_line(line, seen)
 
-    def _scores(self, reason: str) -> dict[str, float]:
+    def _scores(self, reason: str) -> dict[str, Any]:
         """The cost of the best weights on training and test data; empty if the run is to go on or has no weights."""
         if reason.startswith("interrupted"):
             return {}
@@ -346,7 +267,7 @@ class ByValidation(Judge):
             self.consider(figure(self.learner.network, self.problem, "valid", self._pulse))
         if not self.best_epoch:
             return {}
-        network = self.network_with(self._weights)
+        network = self.loop.network_with(self._weights)
         return {split: figure(network, self.problem, split, self._pulse) for split in ("train", "test")}
 
     def _pulse(self) -> None:

@@ -35,22 +35,15 @@ if TYPE_CHECKING:
     from ..data import Chunk
     from .datasets import DataSet
 
-WEIGHTS, MEAN = "weights.", "mean."
-"""What the names of the weights, and of their mean, begin with in a checkpoint."""
-GENERATOR, STATE = "generator", "state"
-"""Names of tensors in a checkpoint."""
+WEIGHTS, MEAN, GENERATOR, STATE = "weights.", "mean.", "generator", "state"
+"""Names of tensors in a checkpoint, or what they begin with."""
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and plain values as JSON can hold them."""
 
 
 class Draws:
-    """Fresh sequences for every update.
-
-    Attributes:
-        lengths: the current lengths.
-        span: updates in an epoch, and where schedules end.
-    """
+    """Fresh sequences for every update. `span`: updates in an epoch, and where schedules end."""
 
     observes_updates = True
 
@@ -62,7 +55,7 @@ class Draws:
         self.lengths = Curriculum(config.curriculum, config.length, *growing)
 
     def progress(self, updates: int) -> tuple[float, int]:
-        """What schedules go by: the updates made, and the longest current length."""
+        """What schedules depend on: the updates made, and the longest current length."""
         return updates, self.lengths.now[1]
 
     def learn(self, network: Network) -> float:
@@ -72,7 +65,6 @@ class Draws:
         return network.backward(self.problem.sample(self.config.batch, T, self.generator))
 
     def learned(self, loss: float) -> None:
-        """The update is made."""
         self.lengths.observe(loss)
 
     def state(self) -> State:
@@ -130,11 +122,9 @@ class Passes:
         return self._next is None
 
     def progress(self, updates: int) -> tuple[float, int]:
-        """What schedules go by: epochs, with the part of the current one as a fraction."""
         return self.epoch - 1 + self.whole.predictions / self._predictions, SHORT
 
     def learn(self, network: Network) -> float:
-        """Leave the gradients of the next chunk in the network, and return its nats per prediction."""
         if self._next is None:
             raise RuntimeError("the epoch is over: next_epoch() comes first")
         self._read = read = network.backward_chunk(self._next, self._state)
@@ -178,12 +168,7 @@ class Passes:
 class Learner:
     """A network in training.
 
-    Args:
-        config: the settings of the run.
-        problem: what it learns; made from the config if None.
-
     Attributes:
-        network: what is trained.
         feed: where its batches come from (`Draws` or `Passes`), and how far it has come.
         descent: the optimizer, and what was seen of the gradients.
         lr, alpha: of the last update.

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any, overload
+from typing import Any
+
+from torch import Tensor
 
 from .. import checks
 from . import files, saved
@@ -26,11 +28,12 @@ from . import problem as problems
 from .config import DRAWN, Config
 from .descent import Diverged
 from .display import PROGRESS, Display, displays, words
-from .judges import BySuccess, ByValidation, Judge
+from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
-from .network import threads
+from .network import Network, threads
 from .record import Record, Snapshot
 from .saved import Result
+from .trained import keep_data
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2
@@ -42,33 +45,19 @@ SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM
 
 
 class Loop:
-    """The training loop of a run in its folder.
+    """The training loop of a run in its folder, from the beginning or from the checkpoint `found`.
 
-    Args:
-        config: its settings.
-        problem: what it learns.
-        directory: its own folder (files.py).
-        displays: what shows the progress.
-        found: the checkpoint to go on from, or None to begin.
-
-    Attributes:
-        interrupted: set from outside, it ends the run after the current update, and is the reason given.
-        record: where lines and snapshots are written.
+    `interrupted`, set from outside, ends the run after the current update, and is the reason given.
     """
 
     def __init__(
-        self,
-        config: Config,
-        problem: Any,
-        directory: Path,
-        displays: list[Display],
-        found: saved.Checkpoint | None = None,
+        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: saved.Checkpoint | None
     ) -> None:
         self.config, self.problem, self.directory, self.displays = config, problem, directory, displays
         self.interrupted: str | None = None
         self.learner = Learner(config, problem)
         self._written: int | None = None
-        self.judge: Judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
+        self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
         self._before = 0.0
         if found is None:
             self.record = Record(directory)
@@ -85,6 +74,13 @@ class Loop:
     def seconds(self) -> float:
         """Of the run so far, those before a resumption included."""
         return self._before + perf_counter() - self._begun
+
+    def network_with(self, weights: dict[str, Tensor]) -> Network:
+        """The run's network with other weights."""
+        network = Network(self.config, self.problem)
+        network.load_state_dict(weights)
+        network.threads = self.config.threads
+        return network
 
     def run(self, limit: int, max_seconds: float | None, checkpoint_seconds: float) -> Result:
         """Train until there is a result, or `interrupted` is set."""
@@ -158,11 +154,17 @@ class Loop:
             self._written = best[0]
 
 
-@overload
-def run(config: Config, directory: str | Path, /, **options: Any) -> Result: ...
-@overload
-def run(problem: Any, config: Config, directory: str | Path, /, **options: Any) -> Result: ...
-def run(*what: Any, **options: Any) -> Result:
+def run(
+    *what: Any,
+    progress: str = "auto",
+    resume: bool = False,
+    max_updates: int | None = None,
+    epochs: int | None = None,
+    max_seconds: float | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    tensorboard: bool = False,
+    data: str | Path | None = None,
+) -> Result:
     """Train a network until its problem is solved, or validation gets no better, or a limit is reached, or it diverges.
 
     `run(config, directory)`, or `run(problem, config, directory)` with a class of one's own in place of the config's problem.
@@ -197,25 +199,14 @@ def run(*what: Any, **options: Any) -> Result:
         >>> result.solved, result.updates, result.reason
         (False, 10, 'max_updates')
     """
-    *problem, config, directory = what
-    return _run(config.changed(problem=problem[0]) if problem else config, Path(directory), **options)
-
-
-def _run(
-    config: Config,
-    directory: Path,
-    *,
-    progress: str = "auto",
-    resume: bool = False,
-    max_updates: int | None = None,
-    epochs: int | None = None,
-    max_seconds: float | None = None,
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    tensorboard: bool = False,
-    data: str | Path | None = None,
-) -> Result:
+    *own, config, directory = what
+    config: Config = config.changed(problem=own[0]) if own else config
+    directory = Path(directory)
     checks.one_of("progress", progress, PROGRESS)
-    limit, time = _limits(config, {"max_updates": max_updates, "epochs": epochs}, max_seconds)
+    limit = _limit(config, {"max_updates": max_updates, "epochs": epochs})
+    time = config.max_seconds
+    if max_seconds is not None:
+        time = checks.number("max_seconds", max_seconds, low=0, open_low=True)
     checks.number("checkpoint_seconds", checkpoint_seconds, low=0)
     files.safetensors()
     problem = problems.build(config if data is None else config.changed(path=data))
@@ -226,8 +217,6 @@ def _run(
         busy = f"{directory} is in use: another process is training there"
         stack.enter_context(files.locked(directory / ".lock", busy))
         if not drawn:
-            from .trained import keep_data
-
             keep_data(directory, problem)
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
@@ -245,15 +234,13 @@ def _run(
         return loop.run(limit, time, checkpoint_seconds)
 
 
-def _limits(config: Config, asked: dict[str, int | None], seconds: float | None) -> tuple[int, float | None]:
-    """Where this call ends: updates or epochs, and seconds."""
+def _limit(config: Config, asked: dict[str, int | None]) -> int:
+    """The number of updates or epochs at which this call ends."""
     for name, value in asked.items():
         if value is not None and name != config.limit:
             raise ValueError(f"{name} must be left out with {config.problem!r}: {config.limit} limits it")
     limit = asked[config.limit]
-    limit = getattr(config, config.limit) if limit is None else checks.whole(config.limit, limit)
-    time = config.max_seconds if seconds is None else checks.number("max_seconds", seconds, low=0, open_low=True)
-    return limit, time
+    return getattr(config, config.limit) if limit is None else checks.whole(config.limit, limit)
 
 
 def _can_go_on(result: Result, limit: int, max_seconds: float | None) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..checks import one_of
 from . import problem as problems
-from .config import ALGORITHMS, DRAWN, PROBLEMS, TEXTS, Config
+from .config import ALGORITHMS, CLIPPING, DRAWN, PROBLEMS, REGULARISING, TEXTS, Config
 
 Settings = dict[str, Any]
 
@@ -165,10 +165,7 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
         problem: a name, 'FILE.py:CLASS', or a class of one's own.
         algorithm: 'sgd', 'sgd-c', 'sgd-r' or 'sgd-cr'.
         name: 'paper', 'proceedings', 'program', 'steady' (the default) or 'fig7'; of a data set 'paper' or 'steady'.
-        **overrides: fields of `Config` that shall be otherwise.
-
-    Returns:
-        A `Config`.
+        **overrides: fields of `Config` to change.
 
     Example:
         >>> config = preset("temporal-order", "sgd-c", "paper", seed=3)
@@ -195,11 +192,11 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
         one_of("preset", name, OF_DATA)
         settings = _of_data(problem, algorithm, name, overrides)
     unused: tuple[str, ...] = ()
-    if algorithm not in ("sgd-c", "sgd-cr"):
+    if algorithm not in CLIPPING:
         unused += OF_CLIPPING
-    if algorithm not in ("sgd-r", "sgd-cr"):
+    if algorithm not in REGULARISING:
         unused += OF_OMEGA
-    if not _fits(settings.get("curriculum"), overrides, name):
+    if not _fits(settings.get("curriculum"), overrides):
         unused += OF_CURRICULUM
     if {**settings, **overrides}.get("after_success") == "stop":
         unused += ("polish",)
@@ -233,7 +230,7 @@ def _of_data(problem: str, algorithm: str, name: str, overrides: Settings) -> Se
     return {**settings, **getattr(own, "presets", {}).get(name, {})}
 
 
-def _fits(curriculum: tuple[int, int] | None, overrides: Settings, name: str) -> bool:
+def _fits(curriculum: tuple[int, int] | None, overrides: Settings) -> bool:
     """Whether the preset's curriculum, if it has one, can grow into the lengths asked for."""
     if curriculum is None or overrides.get("curriculum", curriculum) is None:
         return False

@@ -79,34 +79,32 @@ def name_of(problem: Any) -> Any:
     try:
         return f"{absolute(inspect.getfile(kind))}:{kind.__qualname__}"
     except (OSError, TypeError):
-        raise ValueError(
-            f"problem must be a class in a file, so that the run can be resumed, and {kind.__qualname__} is in none"
-        ) from None
+        why = f"so that the run can be resumed, and {kind.__qualname__} is in none"
+        raise ValueError(f"problem must be a class in a file, {why}") from None
 
 
-def own(name: str) -> type[Any]:
+def own(name: str) -> Any:
     """The user's class called 'FILE.py:CLASS'."""
     from .. import tasks
 
-    path, _, called = name.rpartition(":")
-    path = absolute(path)
+    file, _, called = name.rpartition(":")
+    path = absolute(file)
     module = _module(path)
     kind: Any = getattr(module, called, None)
     if not isinstance(kind, type):
-        classes = [
-            each
-            for each, value in vars(module).items()
-            if inspect.isclass(value) and value.__module__ == module.__name__
-        ]
-        raise ValueError(f"problem must be a class in {path} ({', '.join(classes) or 'it has none'}), not {called!r}")
+        own_names = [each for each, value in vars(module).items() if _is_class_of(module, value)]
+        raise ValueError(f"problem must be a class in {path} ({', '.join(own_names) or 'it has none'}), not {called!r}")
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
-    drawing: Any = kind
-    if wanted is OF_DRAWN and drawing.sample is tasks.Task.sample and drawing._draw is tasks.Task._draw:
+    if wanted is OF_DRAWN and kind.sample is tasks.Task.sample and kind._draw is tasks.Task._draw:
         missing.append("sample")
     if missing:
         raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")
     return kind
+
+
+def _is_class_of(module: Any, value: Any) -> bool:
+    return inspect.isclass(value) and value.__module__ == module.__name__
 
 
 def _module(path: str) -> Any:

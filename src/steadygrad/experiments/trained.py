@@ -29,7 +29,6 @@ from ..checks import number, whole
 from . import files
 from .config import DRAWN, Config
 from .files import FolderError
-from .files import read_config as read_config
 from .network import Network
 from .saved import SPLITS
 
@@ -50,24 +49,17 @@ class Trained:
 
 
 def load(directory: str | Path) -> Trained:
-    """The network of a run with its best weights, without its data.
-
-    Args:
-        directory: the run's folder.
-
-    Returns:
-        A `Trained`: `config`, `model` and `symbols`.
-    """
+    """The network of the run in `directory` with its best weights, without its data."""
     config = files.read_config(directory)
     symbols: list[str] | None = None
-    if config.form == DRAWN:
-        model = Network(config)
-    else:
+    sizes: Any = None
+    if config.form != DRAWN:
         about = _about(Path(directory))
         symbols, width = about["symbols"], about["width"]
         inputs, outputs = width if isinstance(width, list) else (width, width)
-        cost = "classes" if symbols is not None else "keys"
-        model = Network(config, SimpleNamespace(input_size=inputs, output_size=outputs, cost=about.get("cost", cost)))
+        cost = about.get("cost", "keys" if symbols is None else "classes")
+        sizes = SimpleNamespace(input_size=inputs, output_size=outputs, cost=cost)
+    model = Network(config, sizes)
     files.read_weights(model, directory)
     return Trained(config, model, symbols)
 
@@ -78,24 +70,17 @@ def keep_data(directory: Path, problem: Any) -> None:
         verify_data(directory, problem)
         return
     inputs, outputs = problem.input_size, problem.output_size
-    about = {
-        "width": inputs if inputs == outputs else [inputs, outputs],
-        "symbols": problem.symbols,
-        "cost": problem.cost,
-        "unit": problem.unit,
-        "parts": {split: problem.predictions(split) for split in SPLITS},
-        "sha256": problem.checksum(),
-    }
+    about = {"width": inputs if inputs == outputs else [inputs, outputs], "symbols": problem.symbols}
+    about |= {"cost": problem.cost, "unit": problem.unit}
+    about |= {"parts": {split: problem.predictions(split) for split in SPLITS}, "sha256": problem.checksum()}
     files.write_json(directory / files.DATA, about)
 
 
 def verify_data(directory: Path, problem: Any) -> None:
     """Refuse data that are not those of the run in `directory`."""
     if _about(directory)["sha256"] != problem.checksum():
-        where = problem.config.path or problem.config.problem
-        raise FolderError(
-            f"{where} has changed since the run in {directory} was begun: put it back, or begin another run"
-        )
+        where = f"{problem.config.path or problem.config.problem} has changed since the run in {directory} was begun"
+        raise FolderError(f"{where}: put it back, or begin another run")
 
 
 def _about(directory: Path) -> dict[str, Any]:
@@ -142,7 +127,8 @@ def sample_text(trained: Trained, length: int, *, temperature: float = 1.0, seed
         raise ValueError(f"trained must be a model of text, not one of music ({trained.config.problem})")
     generator = _checked(length, temperature, seed)
     ahead = trained.config.ahead
-    s = [symbols.index(_start(symbols))] * max(0, ahead - len(prompt)) + _tokens(prompt, symbols)
+    start = next((each for each in ("\n", " ") if each in symbols), symbols[0])
+    s = [symbols.index(start)] * max(0, ahead - len(prompt)) + _tokens(prompt, symbols)
     begin, read, state = len(s), 0, None
     for _ in range(length):
         # The next character is predicted by the state after the one `ahead` of it; all up to there is read at once at first.
@@ -160,10 +146,7 @@ def sample_music(
     """A piano roll from a trained model of music.
 
     Args:
-        trained: of `steadygrad.experiments.load`.
-        length: how many steps to draw.
-        temperature: τ, at least 0.
-        seed: of the draws; the same one gives the same music.
+        trained, length, temperature, seed: as in `sample_text`; `length` counts steps.
         prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece.
 
     Returns:
@@ -201,10 +184,6 @@ def _checked(length: int, temperature: float, seed: int) -> torch.Generator:
     whole("length", length)
     number("temperature", temperature, low=0)
     return torch.Generator().manual_seed(whole("seed", seed, low=0))
-
-
-def _start(symbols: list[str]) -> str:
-    return next((symbol for symbol in ("\n", " ") if symbol in symbols), symbols[0])
 
 
 def _tokens(prompt: str, symbols: list[str]) -> list[int]:
