@@ -150,7 +150,7 @@ class Text(DataSet):
 
 
 def read(config: Config) -> DataSet:
-    """The music or text that a config names, read and verified; raises as `problem.build`."""
+    """The music or text that a config names, read and verified."""
     if config.problem == "text":
         return Text(config, data.text_file(config.path or "", SHARE, SHARE))
     if config.problem == "music":

@@ -22,13 +22,10 @@ from ..checks import one_of
 from ..clip import NormClipper, grad_norm, nonfinite_parameters
 from .config import USUAL_MOMENTUM
 
-LOST = 1000
-"""So many updates in a row without a finite gradient, and the run has diverged."""
-BLOWN_UP = 1000.0
-"""A mean loss so many times that of the first update, and the run has diverged."""
+LOST = 1000  # so many updates in a row without a finite gradient, and the run has diverged
+BLOWN_UP = 1000.0  # a mean loss so many times that of the first update, and the run has diverged
 ADAM_SECOND = 0.999
-OPTIMIZER = "optimizer."
-"""What the names of the optimizer's tensors begin with in a checkpoint."""
+OPTIMIZER = "optimizer."  # what the names of the optimizer's tensors begin with in a checkpoint
 
 
 class Diverged(ArithmeticError):
@@ -204,13 +201,7 @@ class Descent:
 
 
 def build(name: str, parameters: Iterable[torch.nn.Parameter], lr: float, momentum: float | None) -> Optimizer:
-    """The optimizer of that name.
-
-    Args:
-        name: 'sgd', 'momentum', 'nesterov', 'rmsprop' or 'adam'.
-        parameters: what it changes.
-        lr: the learning rate.
-        momentum: of 'momentum', 'nesterov' and 'rmsprop'; the β₁ of 'adam'; None for 'sgd'.
+    """The optimizer 'sgd', 'momentum', 'nesterov', 'rmsprop' or 'adam', whose β₁ is `momentum`; 'sgd' has none.
 
     Example:
         >>> build("nesterov", [torch.nn.Parameter(torch.zeros(2))], lr=0.1, momentum=0.9).defaults["nesterov"]

@@ -33,21 +33,16 @@ from .network import Network, stream, threads
 from .saved import SPLITS
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
-STATES = 2**24
-"""At most so many numbers [T, B, H] are held at once: 64 MB in float32."""
+STATES = 2**24  # at most so many numbers [T, B, H] are held at once: 64 MB in float32
 PROMISE, AT_LEAST = 5.0, 0.01
 """All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """The outcome of a test on fresh sequences.
+    """The share of fresh sequences answered wrong, by the problem's own criterion and by every one, and the mean loss.
 
-    Attributes:
-        error: the share of sequences answered wrong, by the problem's own criterion.
-        errors: the share by every criterion: 'wrong', or 'absolute' and 'squared' for regression.
-        loss: the mean loss.
-        sequences: how many were tested.
+    `errors` has 'wrong', or for regression 'absolute' and 'squared'.
     """
 
     error: float

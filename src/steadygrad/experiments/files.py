@@ -101,13 +101,6 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], b
     return tensors, header, None if said is None else said == checksum(tensors, header)
 
 
-def write_weights(path: Path, weights: dict[str, torch.Tensor], about: dict[str, str]) -> None:
-    """Write weights, with a header that says whose they are."""
-    from .. import __version__
-
-    write_tensors(path, weights, {**about, "steadygrad": __version__})
-
-
 def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
     """Give a network the best weights of the run in `directory`.
 
@@ -209,12 +202,9 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
 
 @contextmanager
 def locked(path: Path, busy: str, seconds: float = 0.0) -> Iterator[None]:
-    """Keep a second process out while this lasts. A process that dies leaves no lock behind.
+    """Keep a second process out while this lasts: after `seconds` of waiting it gets a FolderError, `busy`.
 
-    Args:
-        path: the lock's file.
-        busy: the message of the FolderError where another process has it
-        seconds: for so long.
+    A process that dies leaves no lock behind.
     """
     from filelock import FileLock, Timeout
 

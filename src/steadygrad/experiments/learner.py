@@ -99,10 +99,9 @@ class Passes:
     """Passes over a data set, chunk by chunk.
 
     Attributes:
-        epoch: the current one, from 1 on.
         tokens: predictions learned from so far, all epochs together.
         whole, since: the cost of this epoch's predictions, and of those since the last line of metrics.
-        span: 1 (schedules count in epochs), and the epoch at which they end.
+        span: 1 (schedules count in epochs, from 1 on), and the epoch at which they end.
     """
 
     observes_updates = False

@@ -22,7 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import checks
+from .. import __version__, checks
 from . import files, saved
 from . import problem as problems
 from .config import DRAWN, Config
@@ -36,10 +36,8 @@ from .saved import Result
 from .trained import keep_data
 
 CHECKPOINT_SECONDS = 30.0
-TICK = 0.2
-"""Seconds between two refreshes of the display."""
-BEST = "best."
-"""What the names of the best weights begin with in a checkpoint."""
+TICK = 0.2  # seconds between two refreshes of the display
+BEST = "best."  # what the names of the best weights begin with in a checkpoint
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM"}
 """What Ctrl-C or a scheduler sends before it kills, and what the result then says."""
 
@@ -110,7 +108,7 @@ class Loop:
 
     def write_line(self, line: dict[str, Any], seen: Snapshot | None) -> None:
         """Put a line of metrics, and a snapshot of the gradients, on disk and on the displays."""
-        self.record.metrics(line)
+        self.record.append(files.METRICS, line)
         if seen is not None:
             self.record.snapshot(self.learner.updates, seen)
         self._show(lambda each: each.check(line, seen))
@@ -150,7 +148,8 @@ class Loop:
     def _write_best(self) -> None:
         best = self.judge.best_weights
         if best is not None and best[0] != self._written:
-            files.write_weights(self.directory / files.WEIGHTS, best[1], {"problem": self.config.problem})
+            whose = {"problem": self.config.problem, "steadygrad": __version__}
+            files.write_tensors(self.directory / files.WEIGHTS, best[1], whose)
             self._written = best[0]
 
 

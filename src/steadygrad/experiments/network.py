@@ -118,12 +118,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def read(self, chunk: Chunk, state: Tensor | None = None) -> Read:
-        """What it costs to predict a chunk of a data set.
-
-        Args:
-            chunk: up to T steps of B rows.
-            state: [B, H], from the chunk before; None begins anew.
-        """
+        """What it costs to predict a chunk of up to T steps of B rows; `state` [B, H] is from the chunk before."""
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
         nats, _ = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, None)

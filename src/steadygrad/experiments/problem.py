@@ -92,8 +92,11 @@ def own(name: str) -> Any:
     module = _module(path)
     kind: Any = getattr(module, called, None)
     if not isinstance(kind, type):
-        own_names = [each for each, value in vars(module).items() if _is_class_of(module, value)]
-        raise ValueError(f"problem must be a class in {path} ({', '.join(own_names) or 'it has none'}), not {called!r}")
+        classes = [
+            each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__
+        ]
+        names = ", ".join(each.__name__ for each in classes) or "it has none"
+        raise ValueError(f"problem must be a class in {path} ({names}), not {called!r}")
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
     if wanted is OF_DRAWN and kind.sample is tasks.Task.sample and kind._draw is tasks.Task._draw:
@@ -101,10 +104,6 @@ def own(name: str) -> Any:
     if missing:
         raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")
     return kind
-
-
-def _is_class_of(module: Any, value: Any) -> bool:
-    return inspect.isclass(value) and value.__module__ == module.__name__
 
 
 def _module(path: str) -> Any:
@@ -139,18 +138,8 @@ def drawn(name: str, options: dict[str, Any]) -> Any:
     return tasks.get(name, **options)
 
 
-def units(name: str, made: Any) -> int:
-    """The usual number of hidden units for a problem."""
-    return UNITS.get(name) or getattr(made, "hidden_size", DEFAULT_UNITS)
-
-
 def build(config: Any) -> Any:
-    """The problem of a config, its data read and verified.
-
-    Raises:
-        DataError: a data file is missing, altered, unreadable, or too short.
-        ValueError: the data are too short for the config.
-    """
+    """The problem of a config, its data read and verified (DataError; ValueError where they are too short)."""
     if config.form == DRAWN:
         return drawn(config.problem, config.options)
     if is_own(config.problem):

@@ -60,16 +60,22 @@ class Record:
             self._files[name] = file
         self.next_snapshot = 0
 
-    def metrics(self, line: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl."""
-        self._append(files.METRICS, line)
+    def append(self, name: str, line: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl or flow.jsonl."""
+        values = {key: finite(value) for key, value in line.items()}
+        left = json.dumps(values, allow_nan=False).encode() + b"\n"
+        try:
+            while left:
+                left = left[self._files[name].write(left) :]
+        except OSError as error:
+            raise files.cannot_write(self._paths[name], error) from error
 
     def snapshot(self, updates: int, seen: Snapshot) -> None:
         """Add a line to flow.jsonl, if one is due."""
         if updates < self.next_snapshot:
             return
         shown = {name: getattr(seen, name) for name in ("steps", "stride", "norms", "eigenvalues")}
-        self._append(files.FLOW, {"updates": updates, **shown})
+        self.append(files.FLOW, {"updates": updates, **shown})
         self.next_snapshot = math.ceil(updates * THINNING)
 
     def settle(self) -> dict[str, int]:
@@ -87,15 +93,6 @@ class Record:
         """Close the files."""
         for file in self._files.values():
             file.close()
-
-    def _append(self, name: str, line: dict[str, Any]) -> None:
-        values = {key: finite(value) for key, value in line.items()}
-        left = json.dumps(values, allow_nan=False).encode() + b"\n"
-        try:
-            while left:
-                left = left[self._files[name].write(left) :]
-        except OSError as error:
-            raise files.cannot_write(self._paths[name], error) from error
 
 
 def finite(value: Any) -> Any:

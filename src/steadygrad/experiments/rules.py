@@ -123,7 +123,7 @@ class _Examination:
         else:
             self.data(name)
         if self.hidden is None:
-            self.settled["hidden"] = problems.units(name, made)
+            self.settled["hidden"] = problems.UNITS.get(name) or getattr(made, "hidden_size", problems.DEFAULT_UNITS)
 
     def lengths(self, made: Any) -> None:
         """Whether the lengths, and those of a curriculum, are in order and long enough."""

@@ -60,7 +60,6 @@ class Result:
 
     @property
     def diverged(self) -> bool:
-        """Whether it ended because it diverged."""
         return self.reason.startswith("diverged")
 
     @property

@@ -27,20 +27,15 @@ from typing import Any
 from ..checks import one_of
 from .config import SCHEDULES as SCHEDULES
 
-OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}
-"""Name to power."""
+OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}  # name to power
 SHORT = 50
-LOOKS = 10
-"""How often in `patience` updates a curriculum takes the mean loss."""
+LOOKS = 10  # how often in `patience` updates a curriculum takes the mean loss
 
 
 class Schedule:
-    """The factor of a value as training goes on.
+    """The factor of a value as training goes on: one of `SCHEDULES`, or of `OF_LENGTH`.
 
-    Args:
-        name: one of `SCHEDULES`, or of `OF_LENGTH`.
-        epoch: updates in an epoch, for '1/t' and 'half-when-worse'.
-        max_updates: where 'linear' and 'cosine' reach 0.
+    `epoch` is the number of updates in an epoch, and 'linear' and 'cosine' reach 0 at `max_updates`.
 
     Example:
         >>> schedule = Schedule("1/t", epoch=100, max_updates=1000)
@@ -53,8 +48,7 @@ class Schedule:
     def __init__(self, name: str, epoch: int, max_updates: int) -> None:
         self.name = one_of("schedule", name, (*SCHEDULES, *OF_LENGTH))
         self.epoch, self.max_updates = epoch, max_updates
-        self._halvings = 0
-        self._seen, self._sum = 0, 0.0
+        self._halvings, self._seen, self._sum = 0, 0, 0.0
         self._before: float | None = None
 
     def factor(self, updates: float, length: int = SHORT) -> float:
@@ -97,10 +91,7 @@ class Schedule:
 class Curriculum:
     """The range of lengths to draw from, now.
 
-    Args:
-        start: the lengths to begin with; None for `target` from the start.
-        target: the lengths to end with.
-        growth, patience, loss: as in the equation above.
+    It begins at `start`, or at `target` if that is None; `growth`, `patience` and `loss` are as in the equation above.
 
     Example:
         >>> lengths = Curriculum((20, 30), (50, 200), growth=1.5, patience=2, loss=0.1)
@@ -120,7 +111,6 @@ class Curriculum:
         self._seen = 0
 
     def finish(self) -> None:
-        """Go to the target at once."""
         self.now = self.target
 
     def observe(self, loss: float) -> None:

@@ -1,17 +1,14 @@
-"""A trained network, and what a run keeps so that it can be used without its data.
+"""A trained network without its data, and sampling from a model of text or music.
 
-    DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data
-
-The checksum tells whether the user's own file is still the one the run was begun with, wherever it lies now.
-
-Sampling from a trained model of text or music: one step at a time, the state carried, each draw the input of a later step.
+    DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data; the
+                    checksum tells whether the user's own file is still the one the run was begun with, wherever it is now
 
     text    s_{t+a} ~ softmax(y_t / τ)          y_t [O] from s_1 … s_t; a: how far ahead the model predicts
     music   u_t[k] ~ Bernoulli(sigmoid(y_t[k] / τ))     y_t [88] from u_0 … u_{t−1}, u_0 = 0; each key by itself
 
-τ is the temperature. As it goes to 0 the draws become the most likely character, and every key whose probability is
-above ½; that is what τ = 0 takes. A model that predicts a > 1 ahead fills the a − 1 characters between from earlier
-steps, so its text is as coherent as its predictions are sharp.
+One step at a time, the state carried, each draw the input of a later step. τ is the temperature. As it goes to 0 the draws
+become the most likely character, and every key whose probability is above ½; that is what τ = 0 takes. A model that predicts
+a > 1 ahead fills the a − 1 characters between from earlier steps, so its text is as coherent as its predictions are sharp.
 """
 
 from __future__ import annotations
@@ -35,13 +32,7 @@ from .saved import SPLITS
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network.
-
-    Attributes:
-        config: the settings it was trained with.
-        model: the network, with the best weights of the run; `.rnn` and `.readout` are its layers.
-        symbols: the characters its inputs and outputs stand for, if it is a model of text.
-    """
+    """A network with the best weights of a run (`model.rnn`, `model.readout`), and the characters of a model of text."""
 
     config: Config
     model: Network
@@ -101,14 +92,11 @@ def sample_text(trained: Trained, length: int, *, temperature: float = 1.0, seed
 
     Args:
         trained: of `steadygrad.experiments.load`.
-        length: how many characters to draw.
+        length: how many characters to draw; they are returned without the prompt.
         temperature: τ, at least 0.
         seed: of the draws; the same one gives the same text.
-        prompt: what comes before; may be empty. A model knows no first character: where the prompt is shorter than
-            `ahead`, it begins as if after the end of a line (or a space, if it knows no lines).
-
-    Returns:
-        the characters drawn, without the prompt.
+        prompt: what comes before. Where it is shorter than `ahead`, the model begins as if after the end of a line (or a
+            space, if it knows no lines).
 
     Example:
         >>> from types import SimpleNamespace
@@ -147,10 +135,8 @@ def sample_music(
 
     Args:
         trained, length, temperature, seed: as in `sample_text`; `length` counts steps.
-        prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece.
-
-    Returns:
-        the steps drawn, without the prompt: uint8 [length, 88].
+        prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece. The steps that are drawn
+            are returned without it, uint8 [length, 88].
 
     Example:
         >>> from types import SimpleNamespace
@@ -171,8 +157,7 @@ def sample_music(
         if prompt.dim() != 2 or prompt.shape[1] != KEYS or not ((prompt == 0) | (prompt == 1)).all():
             raise ValueError(f"prompt must be [steps, {KEYS}] of zeros and ones, not {list(prompt.shape)}")
         u = torch.cat([u, prompt.float()])
-    state = None
-    steps: list[Tensor] = []
+    state, steps = None, list[Tensor]()
     for _ in range(length):
         y, state = trained.model(u.unsqueeze(1), state)
         steps.append(_keys(y[-1, 0], temperature, generator))
