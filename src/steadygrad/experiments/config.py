@@ -347,13 +347,8 @@ def help_text(name: str) -> str:
 
 def settings_table() -> str:
     """All settings as Markdown: docs/settings.md."""
-    problems = {
-        None: "all",
-        DRAWN: "that draw sequences",
-        DATA: "with a data set",
-        OF_TEXT: "text",
-        OF_MUSIC: "own music",
-    }
+    problems = {None: "all", DRAWN: "that draw sequences", DATA: "with a data set"}
+    problems |= {OF_TEXT: "text", OF_MUSIC: "own music"}
     lines: list[str] = []
     for part, fields in Config.PARTS.items():
         lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]

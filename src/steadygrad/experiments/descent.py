@@ -156,14 +156,9 @@ class Descent:
                     tensors[f"{OPTIMIZER}{index}.{key}"] = value
                 else:
                     rest[f"{index}.{key}"] = value
-        return tensors, {
-            "updates": self.updates,
-            "since": asdict(self.since),
-            "clipper": None if self._clipper is None else self._clipper.state_dict(),
-            "optimizer": rest,
-            "first_loss": self._first_loss,
-            "lost": self._lost,
-        }
+        values = {"updates": self.updates, "since": asdict(self.since), "optimizer": rest, "lost": self._lost}
+        clipper = None if self._clipper is None else self._clipper.state_dict()
+        return tensors, {**values, "clipper": clipper, "first_loss": self._first_loss}
 
     def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from `state()`, to the very same numbers. Tensors of other names are ignored; the rate stays."""
@@ -193,9 +188,8 @@ class Descent:
         norm = grad_norm(self._parameters).item()
         if not (math.isfinite(norm) and math.isfinite(loss)):
             names = ", ".join(nonfinite_parameters(self.named)) or "none"
-            raise Diverged(
-                f"the loss is {loss:.3g}, the gradient's norm {norm:.3g} (not finite: {names}), {self._after}"
-            )
+            seen = f"the loss is {loss:.3g}, the gradient's norm {norm:.3g} (not finite: {names})"
+            raise Diverged(f"{seen}, {self._after}")
         self._optimizer.step()
         return norm
 

@@ -160,13 +160,8 @@ class Success:
         """All but the best weights, as plain values."""
         values: dict[str, Any] = {"updates": self.updates, "seconds": self.seconds, "best": None}
         if (best := self.best) is not None:
-            found = {**vars(best.score), "loss": best.score.loss if math.isfinite(best.score.loss) else None}
-            values["best"] = {
-                "updates": best.updates,
-                "whole": self.is_whole(best.score),
-                "beyond": best.beyond,
-                **found,
-            }
+            values["best"] = {"updates": best.updates, "whole": self.is_whole(best.score), "beyond": best.beyond}
+            values["best"] |= {**vars(best.score), "loss": best.score.loss if math.isfinite(best.score.loss) else None}
         return values
 
     def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:

@@ -184,10 +184,8 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
         except ConfigError as error:
             raise FolderError(f"{directory} holds a run of another kind: give another folder ({error})") from error
         if differences:
-            raise FolderError(
-                f"{directory} holds another run ({', '.join(differences)} here): give another folder, "
-                f"or go on with that run: steadygrad resume {directory}"
-            )
+            others = f"{directory} holds another run ({', '.join(differences)} here)"
+            raise FolderError(f"{others}: give another folder, or go on with that run: steadygrad resume {directory}")
         if not resume:
             raise FolderError(f"{directory} holds this run already: go on with it (steadygrad resume {directory})")
         return

@@ -44,13 +44,8 @@ PROCEEDINGS: Settings = {**PAPER, "lr": 0.01, "threshold": 1.0, "omega": "procee
 SQUARED: Settings = {"alpha": 0.5, "options": {"criterion": "squared"}}
 PROCEEDINGS_BY_TASK = _by_task({"alpha": 4.0}, SQUARED, {"alpha": 1.0}, {"alpha": 4.0}, {"alpha": 4.0})
 
-PROGRAM: Settings = {
-    **PROCEEDINGS,
-    "length": (50, 199),
-    "init": "smart_tanh",
-    "nonfinite": "shrink",
-    "omega": "program",
-}
+PROGRAM: Settings = {**PROCEEDINGS, "length": (50, 199), "init": "smart_tanh", "nonfinite": "shrink"}
+PROGRAM |= {"omega": "program"}
 PROGRAM_BY_TASK = _by_task(
     {"alpha": 2.0, "options": {"positions": "program"}},
     SQUARED,
@@ -61,45 +56,32 @@ PROGRAM_BY_TASK = _by_task(
 
 # Rectified units that begin by keeping what they have (Le, Jaitly & Hinton 2015): their memory is linear, and does not fade
 # as that of tanh does. Only Ω then keeps the error, and the state, from growing.
-STEADY: Settings = (
-    {"length": (50, 200), "nonlinearity": "relu", "init": "identity"}
-    | {"optimizer": "adam", "lr": 0.0005, "threshold": 1.0, "alpha": 10.0, "curriculum": (10, 15)}
-    | {"curriculum_loss": 0.05, "check_every": 500, "average": 500, "after_success": "polish", "polish": 2.0}
-    | {"max_updates": 100_000}
-)
+STEADY: Settings = {"length": (50, 200), "nonlinearity": "relu", "init": "identity", "optimizer": "adam", "lr": 0.0005}
+STEADY |= {"threshold": 1.0, "alpha": 10.0, "curriculum": (10, 15), "curriculum_loss": 0.05, "check_every": 500}
+STEADY |= {"average": 500, "after_success": "polish", "polish": 2.0, "max_updates": 100_000}
 # A mean squared error: 0.04 is what a constant answer earns, 0.00024 what 99 % within 0.04 take. The rate's noise keeps it
 # near 0.004 at first, so the lengths grow before that and the last digits come as the rate falls.
-SUM: Settings = {
-    "lr": 0.001,
-    "lr_schedule": "cosine",
-    "alpha": 1.0,
-    "curriculum_loss": 0.005,
-    "curriculum_patience": 200,
-} | {"max_updates": 30_000}
+SUM: Settings = {"lr": 0.001, "lr_schedule": "cosine", "alpha": 1.0, "curriculum_loss": 0.005}
+SUM |= {"curriculum_patience": 200, "max_updates": 30_000}
 # Many symbols are more than a state can hold still. But a cycle of rectified units carries them along unharmed, to where
 # they stand when they are due. That is elsewhere at every length: none can grow, and that a model errs at another is no fault.
-MEMORIZATION: Settings = {
-    "init": "cycle",
-    "lr": 0.0005,
-    "lr_schedule": "1/length",
-    "threshold": 0.1,
-    "curriculum": None,
-} | {"after_success": "stop", "max_updates": 20_000}
+MEMORIZATION: Settings = {"init": "cycle", "lr": 0.0005, "lr_schedule": "1/length", "threshold": 0.1}
+MEMORIZATION |= {"curriculum": None, "after_success": "stop", "max_updates": 20_000}
 STEADY_BY_TASK = _by_task({}, SUM, {}, MEMORIZATION, {})
-FIG7: Settings = (
-    {**STEADY, "nonlinearity": "tanh", "init": "basic_tanh", "alpha": 8.0, "optimizer": "momentum", "lr": 0.003}
-    | {"lr_schedule": "1/length"}  # a rate that falls with lengths above 50
-    | {"curriculum": (50, 50), "curriculum_loss": 0.15, "check_every": 1000, "average": 1, "after_success": "stop"}
-)
+FIG7: Settings = {
+    **STEADY,
+    "nonlinearity": "tanh",
+    "init": "basic_tanh",
+    "alpha": 8.0,
+    "optimizer": "momentum",
+    "lr": 0.003,
+}
+FIG7 |= {"lr_schedule": "1/length"}  # a rate that falls with lengths above 50
+FIG7 |= {"curriculum": (50, 50), "curriculum_loss": 0.15, "check_every": 1000, "average": 1, "after_success": "stop"}
 
 PAPER_DATA: Settings = {"nonlinearity": "sigmoid", "init": "sigmoid", "steps": 200, "batch": 1}
-PAPER_MUSIC: Settings = {
-    **PAPER_DATA,
-    "cost": "mean",
-    "threshold": 8.0,
-    "lr": 1.0,
-    "lr_schedule": "half-when-worse",
-} | {"alpha": 0.5, "alpha_schedule": "1/t", "epochs": 200, "patience": 20}
+PAPER_MUSIC: Settings = {**PAPER_DATA, "cost": "mean", "threshold": 8.0, "lr": 1.0, "lr_schedule": "half-when-worse"}
+PAPER_MUSIC |= {"alpha": 0.5, "alpha_schedule": "1/t", "epochs": 200, "patience": 20}
 PAPER_TEXT: Settings = {**PAPER_DATA, "bias": False, "cost": "sum", "threshold": 45.0, "epochs": 50, "patience": 5}
 PAPER_BY_DATA: dict[str, Settings] = {
     **{name: {"hidden": units} for name, units in problems.UNITS.items()},
@@ -122,18 +104,20 @@ PAPER_AHEAD: dict[str, Settings] = {
 
 # A sigmoid's slope is 1/4 at most: it takes rates at which tanh becomes chaotic, and learns faster for it.
 # The cost is summed, so that every step of every piece weighs the same, and not those of a short last chunk more.
-STEADY_MUSIC: Settings = (
-    {"nonlinearity": "sigmoid", "init": "orthogonal", "batch": 4, "cost": "sum", "threshold": 200.0}
-    | {"optimizer": "adam", "lr": 0.003, "lr_schedule": "cosine", "alpha": 0.5, "alpha_schedule": "1/t"}
-    | {"epochs": 50, "patience": 10}
-)
+STEADY_MUSIC: Settings = {
+    "nonlinearity": "sigmoid",
+    "init": "orthogonal",
+    "batch": 4,
+    "cost": "sum",
+    "threshold": 200.0,
+}
+STEADY_MUSIC |= {"optimizer": "adam", "lr": 0.003, "lr_schedule": "cosine", "alpha": 0.5, "alpha_schedule": "1/t"}
+STEADY_MUSIC |= {"epochs": 50, "patience": 10}
 # Rectified units learn a text in fewer epochs than sigmoid units, and these in fewer than tanh. Chunks of 50 steps give four
 # times as many updates as 200 steps, at the same cost; the state is carried all the same.
-STEADY_TEXT: Settings = (
-    {"nonlinearity": "relu", "init": "input_driven", "steps": 50, "batch": 16, "cost": "mean", "threshold": 0.5}
-    | {"optimizer": "adam", "momentum": 0.5, "lr": 0.0015, "lr_schedule": "cosine", "alpha": 0.05}
-    | {"epochs": 15, "patience": 3}
-)
+STEADY_TEXT: Settings = {"nonlinearity": "relu", "init": "input_driven", "steps": 50, "batch": 16, "cost": "mean"}
+STEADY_TEXT |= {"threshold": 0.5, "optimizer": "adam", "momentum": 0.5, "lr": 0.0015, "lr_schedule": "cosine"}
+STEADY_TEXT |= {"alpha": 0.05, "epochs": 15, "patience": 3}
 STEADY_AHEAD: Settings = {"epochs": 4}  # there is less to learn of what lies further ahead
 STEADY_BY_DATA: dict[str, Settings] = {
     "musedata": {"batch": 8, "lr": 0.004, "epochs": 30},

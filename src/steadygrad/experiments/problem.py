@@ -92,10 +92,8 @@ def own(name: str) -> Any:
     module = _module(path)
     kind: Any = getattr(module, called, None)
     if not isinstance(kind, type):
-        classes = [
-            each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__
-        ]
-        names = ", ".join(each.__name__ for each in classes) or "it has none"
+        classes = filter(inspect.isclass, vars(module).values())
+        names = ", ".join(each.__name__ for each in classes if each.__module__ == module.__name__) or "it has none"
         raise ValueError(f"problem must be a class in {path} ({names}), not {called!r}")
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
