@@ -19,14 +19,7 @@ from steadygrad.experiments import files, record
 
 # a server that has imported everything forks a child for each run: a child begins within milliseconds
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(
-    [
-        "steadygrad.experiments.runs",
-        "steadygrad.experiments.by_success",
-        "steadygrad.experiments.by_validation",
-        "torch._dynamo",
-    ]
-)
+CHILDREN.set_forkserver_preload(["steadygrad.experiments.loop", "steadygrad.experiments.datasets", "torch._dynamo"])
 OFTEN = {"progress": "none", "resume": True, "checkpoint_seconds": 0.0}
 
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from steadygrad.experiments import Config
-from steadygrad.experiments.by_success import Success
-from steadygrad.experiments.evaluation import Score
+from steadygrad.experiments.evaluation import Score, Success
 from steadygrad.experiments.network import Network
 
 CONFIG = Config(

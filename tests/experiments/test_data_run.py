@@ -18,10 +18,8 @@ from tiny import of_music, of_text
 from harm import fill_disk
 from same_run import assert_same_run, metrics
 from steadygrad import experiments
-from steadygrad.experiments import Config, FolderError, Result, by_validation, files, loop, run
-from steadygrad.experiments.display import DataWords
-from steadygrad.experiments.live import Live
-from steadygrad.experiments.runs import displays
+from steadygrad.experiments import Config, FolderError, Result, files, judges, loop, run
+from steadygrad.experiments.display import DataWords, Live, displays
 
 
 def test_a_text_is_learned_and_the_verdict_is_that_of_the_best_weights(text_path: str, tmp_path: Path) -> None:
@@ -64,7 +62,7 @@ def test_a_run_without_a_better_validation_ends_after_its_patience(
     text_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([3.0, 2.0, 2.1, 2.0, 9.9, 9.9])
-    monkeypatch.setattr(by_validation, "figure", lambda *_: next(found))
+    monkeypatch.setattr(judges, "figure", lambda *_: next(found))
     result = run(of_text(text_path, epochs=9, patience=2), tmp_path / "run", progress="none")
     assert (result.reason, result.best_epoch, result.epochs, result.valid) == ("patience", 2, 4, 2.0)
     kept = load_file(tmp_path / "run" / files.WEIGHTS)
@@ -101,7 +99,7 @@ def test_a_run_that_diverges_late_keeps_its_best_weights(
     text_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([3.0, math.nan, 1.5, 1.6])  # two validations; then training text and test
-    monkeypatch.setattr(by_validation, "figure", lambda *_: next(found))
+    monkeypatch.setattr(judges, "figure", lambda *_: next(found))
     result = run(of_text(text_path), tmp_path / "run", progress="none")
     assert result.reason == "diverged: the validation costs nan after 34 updates"
     assert (result.valid, result.train, result.test, result.best_epoch) == (3.0, 1.5, 1.6, 1)
@@ -121,12 +119,12 @@ def test_ctrl_c_ends_a_run_without_a_verdict_and_it_can_be_gone_on_with(text_pat
 def test_ctrl_c_while_the_verdict_is_worked_out_leaves_it_to_the_resumption(
     text_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: by_validation.ByValidation) -> None:
+    def interrupted(self: judges.ByValidation) -> None:
         self.loop.interrupted = "interrupted"
-        raise by_validation._Stopped
+        raise judges._Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(by_validation.ByValidation, "_pulse", interrupted)
+        patch.setattr(judges.ByValidation, "_pulse", interrupted)
         assert run(of_text(text_path), tmp_path / "run", progress="none").reason == "interrupted"
     assert not (tmp_path / "run" / files.RESULT).exists()
     result = run(of_text(text_path), tmp_path / "run", progress="none", resume=True)

@@ -10,7 +10,7 @@ import torch
 
 from same_run import SMALL
 from steadygrad.experiments import Config
-from steadygrad.experiments import learner as module
+from steadygrad.experiments import descent as module
 from steadygrad.experiments.learner import Diverged, Learner
 from steadygrad.layers.rnn import RNN
 

@@ -14,10 +14,8 @@ from rich.console import Console
 
 from same_run import metrics
 from steadygrad.experiments import Config, Network, run
-from steadygrad.experiments.display import Plain, display
-from steadygrad.experiments.live import Live
+from steadygrad.experiments.display import Live, Plain, display, displays
 from steadygrad.experiments.record import LAGS, Record, look
-from steadygrad.experiments.runs import displays
 from steadygrad.experiments.tensorboard import heat_map
 
 
@@ -85,7 +83,7 @@ def test_without_rich_a_terminal_gets_plain_lines_and_is_told_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setitem(__import__("sys").modules, "steadygrad.experiments.live", None)
+    monkeypatch.setitem(__import__("sys").modules, "rich.live", None)
     assert type(display("auto")) is Plain
     assert "pip install 'steadygrad[train]'" in caplog.text
 

@@ -18,7 +18,7 @@ from harm import fill_disk
 from same_run import SMALL, assert_same_run, metrics
 from steadygrad import tasks
 from steadygrad.experiments import Config, FolderError, Result, evaluate, files, preset, run
-from steadygrad.experiments import by_success as success_module
+from steadygrad.experiments import evaluation as success_module
 from steadygrad.experiments.presets import PRESETS
 
 METRICS = {

@@ -74,7 +74,7 @@ def test_lengths_grow_by_the_factor_when_the_mean_of_the_last_losses_is_low_and_
             lengths.observe(0.4)
         seen.append(lengths.now)
     assert seen == [(30, 45), (45, 60), (50, 60), (50, 60)]
-    assert lengths.finished
+    assert lengths.now == lengths.target
 
 
 def test_lengths_stay_while_the_loss_is_high_and_forget_it_after_patience_updates() -> None:

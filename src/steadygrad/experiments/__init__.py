@@ -20,30 +20,27 @@ if TYPE_CHECKING:
     from .datasets import DataSet as DataSet
     from .evaluation import evaluate as evaluate
     from .files import FolderError as FolderError
+    from .files import read_config as read_config
+    from .loop import run as run
     from .network import Network as Network
     from .presets import preset as preset
-    from .runs import run as run
     from .saved import CheckpointError as CheckpointError
     from .saved import Result as Result
     from .trained import Trained as Trained
     from .trained import load as load
-    from .trained import read_config as read_config
 
-_HOME = {
-    "CheckpointError": "saved",
-    "Config": "config",
-    "ConfigError": "config",
-    "DataSet": "datasets",
-    "FolderError": "files",
-    "Network": "network",
-    "Result": "saved",
-    "Trained": "trained",
-    "evaluate": "evaluation",
-    "load": "trained",
-    "preset": "presets",
-    "read_config": "trained",
-    "run": "runs",
+_NAMES = {
+    "config": ("Config", "ConfigError"),
+    "datasets": ("DataSet",),
+    "evaluation": ("evaluate",),
+    "files": ("FolderError", "read_config"),
+    "loop": ("run",),
+    "network": ("Network",),
+    "presets": ("preset",),
+    "saved": ("CheckpointError", "Result"),
+    "trained": ("Trained", "load"),
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

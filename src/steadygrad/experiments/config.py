@@ -43,10 +43,16 @@ ALGORITHMS = {
     "sgd-r": "Ω, no clipping",
     "sgd-cr": "norm clipping and Ω",
 }
+CLIPPING, REGULARISING = ("sgd-c", "sgd-cr"), ("sgd-r", "sgd-cr")
 NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 """Name to class of the steadygrad package. Another recurrent layer is one more entry."""
-SCHEDULES = ("constant", "1/t", "half-when-worse", "linear", "cosine")
-SCHEDULES_BY_LENGTH = ("1/length", "1/length^1.5")
+PlainInit = Literal["basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identity", "hold", "cycle", "input_driven"]
+GatedInit = Literal["uniform", "remember", "chrono"]
+"""What gated layers can begin with; the last two open their gates and are for these alone."""
+OF_GATED = typing.get_args(GatedInit)
+Schedule = Literal["constant", "1/t", "half-when-worse", "linear", "cosine"]
+ByLength = Literal["1/length", "1/length^1.5"]
+SCHEDULES, SCHEDULES_BY_LENGTH = typing.get_args(Schedule), typing.get_args(ByLength)
 USUAL_MOMENTUM: dict[str, float | None] = {"sgd": None, "momentum": 0.9, "nesterov": 0.9, "rmsprop": 0.0, "adam": 0.9}
 TIME_STEP, SHORTEST_STEP = 0.25, 0.001
 """Seconds: the usual step of a user's own music, and the shortest."""
@@ -61,14 +67,14 @@ class ConfigError(ValueError):
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = tuple(faults)
-        text = faults[0] if len(faults) == 1 else "\n  ".join([f"the config has {len(faults)} faults:", *faults])
-        super().__init__(text)
+        several = [f"the config has {len(faults)} faults:"] if len(faults) > 1 else []
+        super().__init__("\n  ".join([*several, *faults]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (list(self.faults),)
 
 
-def setting(default: Any, help: str, metavar: str = "NAME", of: str | None = None, **bounds: Any) -> Any:
+def field(default: Any, help: str, metavar: str = "NAME", of: str | None = None, **bounds: Any) -> Any:
     """One setting: its default, its help text, the problems it is for, and pydantic's bounds (gt, ge, lt, le)."""
     return Field(default, description=help, json_schema_extra={"metavar": metavar, "of": of}, **bounds)
 
@@ -80,106 +86,85 @@ class _Settings(BaseModel):
 class ProblemSettings(_Settings):
     """Where sequences come from."""
 
-    problem: str = setting("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS", "PROBLEM")
-    options: dict[str, Any] = setting({}, "the problem's own options, such as positions=program", "NAME=VALUE", DRAWN)
-    length: tuple[int, int] = setting(
-        (50, 200), "lengths to draw from, both included, or one length", "LOW:HIGH", DRAWN
-    )
-    path: str | None = setting(None, "your own text file, or folder of MIDI files", "PATH", DATA)
-    ahead: int = setting(1, "predict the character so many ahead", "N", OF_TEXT, ge=1)
-    time_step: float | None = setting(
+    problem: str = field("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS", "PROBLEM")
+    options: dict[str, Any] = field({}, "the problem's own options, such as positions=program", "NAME=VALUE", DRAWN)
+    length: tuple[int, int] = field((50, 200), "lengths to draw from, both included, or one length", "LOW:HIGH", DRAWN)
+    path: str | None = field(None, "your own text file, or folder of MIDI files", "PATH", DATA)
+    ahead: int = field(1, "predict the character so many ahead", "N", OF_TEXT, ge=1)
+    time_step: float | None = field(
         None, "seconds of a step, of music of your own (0.25)", "S", OF_MUSIC, ge=SHORTEST_STEP
     )
-    faults: Literal["raise", "skip"] = setting("raise", "what to do with MIDI files that cannot be read", of=OF_MUSIC)
-    seed: int = setting(1, "of data, initial weights and test sequences", "N", ge=0, le=LARGEST_SEED)
+    faults: Literal["raise", "skip"] = field("raise", "what to do with MIDI files that cannot be read", of=OF_MUSIC)
+    seed: int = field(1, "of data, initial weights and test sequences", "N", ge=0, le=LARGEST_SEED)
 
 
 class NetworkSettings(_Settings):
     """The recurrent layer and its read-out."""
 
-    network: Literal["rnn", "gru", "lstm"] = setting("rnn", "the recurrent layer")
-    hidden: int | None = setting(None, "units of the recurrent layer (the paper's number for the problem)", "N", ge=1)
-    nonlinearity: Literal["tanh", "relu", "sigmoid", "identity"] = setting("tanh", "of the units, for rnn")
-    leak: float = setting(0.0, "λ of leaky units, for rnn", "λ", ge=0, lt=1)
-    bias: bool = setting(True, "whether the network has biases")
-    init: Literal[
+    network: Literal["rnn", "gru", "lstm"] = field("rnn", "the recurrent layer")
+    hidden: int | None = field(None, "units of the recurrent layer (the paper's number for the problem)", "N", ge=1)
+    nonlinearity: Literal["tanh", "relu", "sigmoid", "identity"] = field("tanh", "of the units, for rnn")
+    leak: float = field(0.0, "λ of leaky units, for rnn", "λ", ge=0, lt=1)
+    bias: bool = field(True, "whether the network has biases")
+    init: Literal[PlainInit, GatedInit] = field(
         "basic_tanh",
-        "smart_tanh",
-        "sigmoid",
-        "orthogonal",
-        "identity",
-        "hold",
-        "cycle",
-        "input_driven",
-        "uniform",
-        "remember",
-        "chrono",
-    ] = setting(
-        "basic_tanh",
-        "initial weights (uniform: as torch draws them, the start of gru and lstm; these alone have the last two, uniform with "
-        "the gates that remember begun open)",
+        "initial weights (uniform: as torch draws them, the start of gru and lstm; these alone have the last two, uniform "
+        "with the gates that remember begun open)",
     )
-    longest: int | None = setting(None, "steps that the gates of init chrono are told to remember", "N", ge=3)
+    longest: int | None = field(None, "steps that the gates of init chrono are told to remember", "N", ge=3)
 
 
 class MethodSettings(_Settings):
     """What is done with the gradient."""
 
-    algorithm: Literal["sgd", "sgd-c", "sgd-r", "sgd-cr"] = setting(
+    algorithm: Literal["sgd", "sgd-c", "sgd-r", "sgd-cr"] = field(
         "sgd-cr",
-        f"what is done to the gradient ({', '.join(f'{name}: {what}' for name, what in ALGORITHMS.items())}), whatever "
-        "the optimizer",
+        f"what is done to the gradient ({', '.join(map(': '.join, ALGORITHMS.items()))}), whatever the optimizer",
     )
-    optimizer: Literal["sgd", "momentum", "nesterov", "rmsprop", "adam"] = setting("sgd", "how weights are updated")
-    lr: float = setting(0.01, "learning rate", "X", gt=0)
-    momentum: float | None = setting(None, "of the optimizer; β₁ of adam", "X", ge=0, lt=1)
-    batch: int = setting(20, "sequences in an update", "N", ge=1)
-    steps: int = setting(200, "longest chunk that gradients go back through; the state is carried on", "N", DATA, ge=1)
-    cost: Literal["mean", "sum"] = setting("mean", "over the steps of a sequence", of=DATA)
-    threshold: float | Literal["auto"] | None = setting(None, "norm above which the gradient is clipped, or auto", "X")
-    nonfinite: Literal["skip", "shrink", "raise"] | None = setting(
-        None, "where a clipped gradient is not finite (skip)"
-    )
-    alpha: float = setting(0.0, "factor of Ω", "X", ge=0)
-    omega: Literal["paper", "proceedings", "program"] = setting(
+    optimizer: Literal["sgd", "momentum", "nesterov", "rmsprop", "adam"] = field("sgd", "how weights are updated")
+    lr: float = field(0.01, "learning rate", "X", gt=0)
+    momentum: float | None = field(None, "of the optimizer; β₁ of adam", "X", ge=0, lt=1)
+    batch: int = field(20, "sequences in an update", "N", ge=1)
+    steps: int = field(200, "longest chunk that gradients go back through; the state is carried on", "N", DATA, ge=1)
+    cost: Literal["mean", "sum"] = field("mean", "over the steps of a sequence", of=DATA)
+    threshold: float | Literal["auto"] | None = field(None, "norm above which the gradient is clipped, or auto", "X")
+    nonfinite: Literal["skip", "shrink", "raise"] | None = field(None, "where a clipped gradient is not finite (skip)")
+    alpha: float = field(0.0, "factor of Ω", "X", ge=0)
+    omega: Literal["paper", "proceedings", "program"] = field(
         "paper", "Ω as in the paper, as in its final edition, or as in its authors' program"
     )
-    lr_schedule: Literal["constant", "1/t", "half-when-worse", "linear", "cosine", "1/length", "1/length^1.5"] = (
-        setting("constant", "how the learning rate changes; the last two where lengths are drawn")
+    lr_schedule: Literal[Schedule, ByLength] = field(
+        "constant", "how the learning rate changes; the last two where lengths are drawn"
     )
-    alpha_schedule: Literal["constant", "1/t", "half-when-worse", "linear", "cosine"] = setting(
-        "constant", "how α changes"
-    )
-    epoch: int = setting(10_000, "updates that make an epoch in 1/t and half-when-worse", "N", DRAWN, ge=1)
-    curriculum: tuple[int, int] | None = setting(
+    alpha_schedule: Schedule = field("constant", "how α changes")
+    epoch: int = field(10_000, "updates that make an epoch in 1/t and half-when-worse", "N", DRAWN, ge=1)
+    curriculum: tuple[int, int] | None = field(
         None, "lengths to begin with, which grow as the loss falls, or none", "LOW:HIGH", DRAWN
     )
-    growth: float = setting(1.15, "factor by which they grow", "X", DRAWN, gt=1)
-    curriculum_patience: int = setting(500, "updates whose mean loss decides whether they grow", "N", DRAWN, ge=1)
-    curriculum_loss: float = setting(0.15, "mean loss below which they grow", "X", DRAWN, gt=0)
+    growth: float = field(1.15, "factor by which they grow", "X", DRAWN, gt=1)
+    curriculum_patience: int = field(500, "updates whose mean loss decides whether they grow", "N", DRAWN, ge=1)
+    curriculum_loss: float = field(0.15, "mean loss below which they grow", "X", DRAWN, gt=0)
 
 
 class Limits(_Settings):
     """When to test, when to stop, and how it is computed."""
 
-    max_updates: int = setting(5_000_000, "give up after so many updates", "N", DRAWN, ge=1)
-    epochs: int = setting(50, "stop after so many passes over the data", "N", DATA, ge=1)
-    patience: int | None = setting(None, "stop after so many epochs without a better validation", "N", DATA, ge=1)
-    max_seconds: float | None = setting(None, "stop after so many seconds", "S", gt=0)
-    check_every: int = setting(1000, "updates between two tests", "N", DRAWN, ge=1)
-    check_sequences: int = setting(1000, "sequences a test begins with", "N", DRAWN, ge=1)
-    test_sequences: int = setting(10_000, "sequences of a whole test", "N", DRAWN, ge=1)
-    success: float = setting(0.01, "solved when at most this share is wrong", "X", DRAWN, ge=0, lt=1)
-    average: int = setting(
-        1, "test and keep the mean of the weights over the N updates before a test", "N", DRAWN, ge=1
-    )
-    after_success: Literal["stop", "polish"] = setting(
+    max_updates: int = field(5_000_000, "give up after so many updates", "N", DRAWN, ge=1)
+    epochs: int = field(50, "stop after so many passes over the data", "N", DATA, ge=1)
+    patience: int | None = field(None, "stop after so many epochs without a better validation", "N", DATA, ge=1)
+    max_seconds: float | None = field(None, "stop after so many seconds", "S", gt=0)
+    check_every: int = field(1000, "updates between two tests", "N", DRAWN, ge=1)
+    check_sequences: int = field(1000, "sequences a test begins with", "N", DRAWN, ge=1)
+    test_sequences: int = field(10_000, "sequences of a whole test", "N", DRAWN, ge=1)
+    success: float = field(0.01, "solved when at most this share is wrong", "X", DRAWN, ge=0, lt=1)
+    average: int = field(1, "test and keep the mean of the weights over the N updates before a test", "N", DRAWN, ge=1)
+    after_success: Literal["stop", "polish"] = field(
         "stop", "polish: train on and keep the weights that err least at twice the length", of=DRAWN
     )
-    polish: float = setting(0.5, "polish for so many times the updates until success", "X", DRAWN, gt=0)
-    backend: Literal["auto", "reference", "torch", "native"] = setting("auto", "what computes the recurrent layer")
-    dtype: Literal["float32", "float64"] = setting("float32", "of weights and states")
-    threads: int = setting(
+    polish: float = field(0.5, "polish for so many times the updates until success", "X", DRAWN, gt=0)
+    backend: Literal["auto", "reference", "torch", "native"] = field("auto", "what computes the recurrent layer")
+    dtype: Literal["float32", "float64"] = field("float32", "of weights and states")
+    threads: int = field(
         1, "of the recurrent layer; results do not depend on them, small networks run best on one", "N", ge=1
     )
 
@@ -219,7 +204,9 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
         positional = {"problem": problem, "algorithm": algorithm, "length": length}
         given = {**{name: value for name, value in positional.items() if value is not None}, **settings}
         known = type(self).model_fields
-        faults = [f"the config has no field {name!r}{_near(name, list(known))}" for name in given if name not in known]
+        unknown = {name: difflib.get_close_matches(name, known, n=1) for name in given if name not in known}
+        hints = {name: f" (did you mean {near[0]!r}?)" if near else "" for name, near in unknown.items()}
+        faults = [f"the config has no field {name!r}{hint}" for name, hint in hints.items()]
         if "problem" not in given:
             faults.append("problem must be given")
         if faults:
@@ -232,15 +219,12 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
             for each in error.errors():
                 name = str(each["loc"][0])
                 bad[name] = rules.sentence(name, known[name], given[name])
-        values = {name: given.get(name, each.get_default(call_default_factory=True)) for name, each in known.items()}
-        settled, found = rules.examine(values, set(bad))
+        settled, found = rules.examine({name: given.get(name, default(name)) for name in known}, set(bad))
         order = list(known)
-        faults = sorted([*bad.values(), *found], key=lambda fault: order.index(fault.split()[0]))
-        if faults:
+        if faults := sorted([*bad.values(), *found], key=lambda fault: order.index(fault.split()[0])):
             raise ConfigError(faults)
-        values = vars(self)
         for name, value in settled.items():
-            values[name] = value  # pyright: ignore[reportIndexIssue]
+            object.__setattr__(self, name, value)  # frozen for others
 
     @property
     def form(self) -> str:
@@ -262,22 +246,19 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
     @property
     def clips(self) -> bool:
         """Whether the algorithm clips the gradient's norm."""
-        return self.algorithm in ("sgd-c", "sgd-cr")
+        return self.algorithm in CLIPPING
 
     @property
     def regularises(self) -> bool:
         """Whether the algorithm adds Ω."""
-        return self.algorithm in ("sgd-r", "sgd-cr")
+        return self.algorithm in REGULARISING
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that are for this problem, as JSON has them: pairs are lists."""
         from . import rules
 
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self.__dict__.items()
-            if rules.applies(name, self.problem)
-        }
+        fields = ((name, value) for name, value in self.__dict__.items() if rules.applies(name, self.problem))
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
     def to_json(self) -> str:
         """The fields as a JSON object, one a line."""
@@ -289,12 +270,11 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
 
         Runs of version 0.1.0 called the problem `task` or `data`; these are read too.
         """
-        if not isinstance(values, dict):
-            raise ConfigError([f"a config must be a JSON object, not {type(values).__name__}"])
         from . import rules
 
-        given = {name: tuple(v) if isinstance(v, list) else v for name, v in rules.renamed(values).items()}
-        return cls(**given)
+        if not isinstance(values, dict):
+            raise ConfigError([f"a config must be a JSON object, not {type(values).__name__}"])
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in rules.renamed(values).items()})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -311,15 +291,8 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
 
     def differences(self, other: Self) -> list[str]:
         """What `other` has otherwise, field by field: 'seed is 1, not 2'."""
-        theirs = other.__dict__
-        return [
-            f"{name} is {mine!r}, not {theirs[name]!r}" for name, mine in self.__dict__.items() if mine != theirs[name]
-        ]
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+        pairs = ((name, mine, other.__dict__[name]) for name, mine in self.__dict__.items())
+        return [f"{name} is {mine!r}, not {theirs!r}" for name, mine, theirs in pairs if mine != theirs]
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -345,16 +318,19 @@ def kind(field: FieldInfo) -> Any:
     return typing.get_origin(annotation) or annotation
 
 
+def default(name: str) -> Any:
+    """A setting's default."""
+    return Config.model_fields[name].get_default(call_default_factory=True)
+
+
 def of(name: str) -> str | None:
     """Which problems a setting is for: 'drawn', 'data', 'text' or 'music'; None for all."""
-    extra: Any = Config.model_fields[name].json_schema_extra
-    return extra["of"]
+    return typing.cast(Any, Config.model_fields[name].json_schema_extra)["of"]
 
 
 def metavar(name: str) -> str:
     """What a setting's value is called in help texts."""
-    extra: Any = Config.model_fields[name].json_schema_extra
-    return extra["metavar"]
+    return typing.cast(Any, Config.model_fields[name].json_schema_extra)["metavar"]
 
 
 def help_text(name: str) -> str:
@@ -371,28 +347,15 @@ def help_text(name: str) -> str:
 
 def settings_table() -> str:
     """All settings as Markdown: docs/settings.md."""
-    problems = {
-        None: "all",
-        DRAWN: "that draw sequences",
-        DATA: "with a data set",
-        OF_TEXT: "text",
-        OF_MUSIC: "own music",
-    }
+    problems = {None: "all", DRAWN: "that draw sequences", DATA: "with a data set"}
+    problems |= {OF_TEXT: "text", OF_MUSIC: "own music"}
     lines: list[str] = []
-    for part, kind_of in Config.PARTS.items():
-        lines += [
-            f"## {part.capitalize()}",
-            "",
-            f"{kind_of.__doc__}",
-            "",
-            "| setting | default | problems | what it is |",
-        ]
-        lines.append("|---|---|---|---|")
-        for name, field in kind_of.model_fields.items():
-            value = field.get_default(call_default_factory=True)
-            default = (
-                "" if value in (None, "", {}) else f"`{value}`".replace("(", "").replace(")", "").replace(", ", ":")
-            )
-            lines.append(f"| `{name}` | {default} | {problems[of(name)]} | {help_text(name)} |".replace("  ", " "))
+    for part, fields in Config.PARTS.items():
+        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]
+        lines += ["| setting | default | problems | what it is |", "|---|---|---|---|"]
+        for name in fields.model_fields:
+            value = default(name)
+            shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
+            lines.append(f"| `{name}` | {shown} | {problems[of(name)]} | {help_text(name)} |".replace("  ", " "))
         lines.append("")
     return "\n".join(lines)

@@ -24,16 +24,12 @@ from ..checks import one_of
 from ..data.music import KEYS
 from .config import Config
 from .network import stream
+from .saved import SPLITS
 
-SPLITS = ("train", "valid", "test")
-SHARE = 0.05
-"""Of the user's own data, for validation and for test each."""
-SIDE_BY_SIDE = 32
-"""Pieces that a test reads at once."""
-STREAMS = 16
-"""That the training part of a text is read in."""
-TEST_STEPS = 1000
-"""Longest chunk of a test."""
+SHARE = 0.05  # of the user's own data, for validation and for test each
+SIDE_BY_SIDE = 32  # pieces that a test reads at once
+STREAMS = 16  # that the training part of a text is read in
+TEST_STEPS = 1000  # longest chunk of a test
 
 
 class DataSet(ABC):
@@ -102,9 +98,8 @@ class Music(DataSet):
         return sum(len(piece) for piece in self._parts[one_of("split", split, SPLITS)])
 
     def epoch(self, number: int) -> Iterator[data.Chunk]:
-        config = self.config
-        order = stream(config.seed, "order", number)
-        return data.chunks(self._parts["train"], config.steps, config.batch, generator=order)
+        order = stream(self.config.seed, "order", number)
+        return data.chunks(self._parts["train"], self.config.steps, self.config.batch, generator=order)
 
     def whole(self, split: str) -> Iterator[data.Chunk]:
         # the longest first: else they would be read alone at the end
@@ -128,10 +123,8 @@ class Text(DataSet):
         self._parts: dict[str, Tensor] = {split: getattr(text, split) for split in SPLITS}
         for split, tokens in self._parts.items():
             if len(tokens) <= config.ahead:
-                raise ValueError(
-                    f"ahead must be below the {len(tokens):,} characters that {text.name} has for {split}, "
-                    f"not {config.ahead}"
-                )
+                there = f"the {len(tokens):,} characters that {text.name} has for {split}"
+                raise ValueError(f"ahead must be below {there}, not {config.ahead}")
         most = len(self._parts["train"]) - config.ahead
         if config.batch > most:
             raise ValueError(f"batch must be at most {most:,}, the predictions in {text.name}, not {config.batch}")
@@ -140,8 +133,7 @@ class Text(DataSet):
         return len(self._parts[one_of("split", split, SPLITS)]) - self.config.ahead
 
     def epoch(self, number: int) -> Iterator[data.Chunk]:
-        config = self.config
-        return data.streams(self._parts["train"], config.batch, config.steps, config.ahead)
+        return data.streams(self._parts["train"], self.config.batch, self.config.steps, self.config.ahead)
 
     @property
     def updates_per_epoch(self) -> int:
@@ -158,12 +150,7 @@ class Text(DataSet):
 
 
 def read(config: Config) -> DataSet:
-    """The music or text that a config names, read and verified.
-
-    Raises:
-        DataError: a file is missing, altered, unreadable, or too short.
-        ValueError: the data are too short for the config.
-    """
+    """The music or text that a config names, read and verified."""
     if config.problem == "text":
         return Text(config, data.text_file(config.path or "", SHARE, SHARE))
     if config.problem == "music":

@@ -1,7 +1,11 @@
 """What a run shows while it works: a live display on a terminal, or a line for each check.
 
-A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. What the
-lines say is in `Words`: a run counts updates, or the tokens of its epochs.
+A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. The text
+of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is drawn by rich:
+
+temporal-order · sgd-cr (norm clipping and Ω), optimizer adam · length 50–200 · seed 1
+━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━━━━━━   52 %   104,000 of 200,000 updates   1,210/s   1:20 left at most
+loss 0.41   wrong 12.30 %   ‖g‖ 3.1 (max 41)   clipped 61 %   Ω 0.012   ρ 1.08   horizon 140   length 46–69
 """
 
 from __future__ import annotations
@@ -11,18 +15,24 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
 from .record import Snapshot
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")
+SMOOTHING = 0.05
+"""The weight of the newest loss in the loss that is shown live."""
 
 
 class Display:
-    """Shows nothing: what 'none' asks for, and what the others build on."""
+    """Shows nothing: what 'none' asks for, and the base of the others."""
 
     @contextmanager
     def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
@@ -40,10 +50,11 @@ class Display:
 
 
 class Words:
-    """How a run on a drawn problem is put into words: its title, its lines, and the numbers under the bar."""
+    """The text of a run on a drawn problem: its title, its lines, and the numbers under the bar."""
 
     unit = "updates"
     """What is counted to tell how far the run has come: a field of its lines."""
+    pace = "{:,.0f}/s"
 
     def title(self, config: Config) -> str:
         """The run in one line."""
@@ -53,10 +64,6 @@ class Words:
     def done(self, done: int, limit: int) -> str:
         """How far it has come."""
         return f"{done:,} of {limit:,} {self.unit}"
-
-    def pace(self, rate: float) -> str:
-        """How quickly it goes on."""
-        return f"{rate:,.0f}/s"
 
     def text(self, line: dict[str, Any]) -> str:
         """A line of metrics by itself.
@@ -75,23 +82,17 @@ class Words:
 
     def numbers(self, line: dict[str, Any], loss: float | None) -> str:
         """The last line of metrics under the bar, with a smoothed loss of now."""
-        most = short(line["gradient_norm_max"], 0)
         return (
-            f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   ‖g‖ {short(line['gradient_norm'], 0)} (max {most})   "
-            f"clipped {100 * line['clip_rate']:.0f} %   Ω {short(line['omega'], 0)}   ρ {_fixed(line['spectral_radius'], 3)}   "
-            f"horizon {line['horizon']}   length {line['low']}–{line['high']}"
+            f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   {_gradient(line)}   "
+            f"ρ {_fixed(line['spectral_radius'], 3)}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
         )
 
 
 class DataWords(Words):
-    """The words of a run on a data set.
-
-    Args:
-        predictions: how many make an epoch.
-        per_nat: how many units of the score a nat is.
-    """
+    """The text of a run on a data set: `predictions` make an epoch, `per_nat` units of the score a nat."""
 
     unit = "tokens"
+    pace = "{:,.0f} tokens/s"
 
     def __init__(self, predictions: int, per_nat: float) -> None:
         self._predictions, self._per_nat = predictions, per_nat
@@ -108,9 +109,6 @@ class DataWords(Words):
     def done(self, done: int, limit: int) -> str:
         epochs = limit // self._predictions
         return f"epoch {min(epochs, 1 + done // self._predictions)} of {epochs}"
-
-    def pace(self, rate: float) -> str:
-        return f"{rate:,.0f} tokens/s"
 
     def text(self, line: dict[str, Any]) -> str:
         """
@@ -132,26 +130,20 @@ class DataWords(Words):
             self._valid, self._radius = line["valid"], line["spectral_radius"]
             self._best = line["valid"] if self._best is None else min(self._best, line["valid"])
         train = line["train"] if loss is None else loss * self._per_nat
-        valid = _fixed(self._valid)
         best = "" if self._best is None else f" (best {_fixed(self._best)})"
-        most = short(line["gradient_norm_max"], 0)
         return (
-            f"train {_fixed(train)}   valid {valid}{best}   ‖g‖ {short(line['gradient_norm'], 0)} (max {most})   "
-            f"clipped {100 * line['clip_rate']:.0f} %   Ω {short(line['omega'], 0)}   "
-            f"ρ {_fixed(self._radius)}   rate {line['lr']:.3g}   "
-            f"{line['updates_per_second']:.3g} updates/s"
+            f"train {_fixed(train)}   valid {_fixed(self._valid)}{best}   {_gradient(line)}   "
+            f"ρ {_fixed(self._radius)}   rate {line['lr']:.3g}   {line['updates_per_second']:.3g} updates/s"
         )
 
 
 def words(config: Config, problem: Any) -> Words:
-    """How the lines of a run are put into words."""
-    if config.form == DRAWN:
-        return Words()
-    return DataWords(problem.predictions("train"), problem.per_nat)
+    """The text of a run's lines."""
+    return Words() if config.form == DRAWN else DataWords(problem.predictions("train"), problem.per_nat)
 
 
 def method(config: Config) -> str:
-    """What is done to the gradient, and which optimizer takes it: the name of the one says nothing of the other.
+    """What is done to the gradient, and the optimizer: the name of the one says nothing of the other.
 
     >>> method(Config("addition", "sgd", optimizer="adam"))
     'sgd (plain gradient), optimizer adam'
@@ -162,19 +154,85 @@ def method(config: Config) -> str:
 class Plain(Display):
     """One line of text for each check."""
 
-    def __init__(self, words: Words | None = None) -> None:
-        self._words = words or Words()
+    def __init__(self, words: Words) -> None:
+        self._words = words
 
     @contextmanager
     def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
-        _print(self._words.title(config))
+        self.say(self._words.title(config))
         yield
 
     def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
-        _print(self._words.text(line))
+        self.say(self._words.text(line))
 
     def say(self, text: str) -> None:
-        _print(text)
+        try:
+            print(text, flush=True)
+        except UnicodeEncodeError:  # what the terminal or pipe does not know, such as Ω, is replaced
+            encoding = sys.stdout.encoding or "ascii"
+            print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+class Live(Display):
+    """A bar, the time left, and the last check, on the terminal if there is no other console."""
+
+    def __init__(self, console: Console | None = None, words: Words | None = None) -> None:
+        import rich.live  # noqa: F401  # ImportError here where rich is not installed
+
+        self._console, self._words = console, words or Words()
+        self._line: dict[str, Any] = {}
+        self._loss: float | None = None
+        self._done, self._seconds, self._rate = 0, 0.0, 0.0
+        self._ticked: tuple[float, int] | None = None
+
+    @contextmanager
+    def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
+        from rich.live import Live as RichLive
+
+        self._title = self._words.title(config)
+        self._limit, self._max_seconds, self._done = limit, max_seconds, done
+        with RichLive(console=self._console, auto_refresh=False) as live:
+            self._live = live
+            yield
+
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
+        self._line = line
+        self._done, self._seconds = line[self._words.unit], line["seconds"]
+        if line["loss"] is not None:
+            self._loss = line["loss"]
+        self._refresh()
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, highlight=False, markup=False)
+
+    def tick(self, done: int, seconds: float, loss: float) -> None:
+        if self._ticked is not None:
+            before, made = self._ticked
+            now = (done - made) / max(seconds - before, 1e-9)
+            self._rate = now if self._rate == 0 else self._rate + SMOOTHING * (now - self._rate)
+        self._ticked = (seconds, done)
+        self._loss = loss if self._loss is None else self._loss + SMOOTHING * (loss - self._loss)
+        self._done, self._seconds = done, seconds
+        self._refresh()
+
+    def _refresh(self) -> None:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        bar = ProgressBar(total=self._limit, completed=self._done, width=36)
+        done, pace = self._words.done(self._done, self._limit), self._words.pace.format(self._rate)
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(bar, done, pace, clock(self._seconds), self._left())
+        numbers = self._words.numbers(self._line, self._loss) if self._line else ""
+        self._live.update(Group(Text(self._title, style="bold"), grid, Text(numbers)), refresh=True)
+
+    def _left(self) -> str:
+        times = [(self._limit - self._done) / self._rate] if self._rate > 0 else []
+        if self._max_seconds is not None:
+            times.append(self._max_seconds - self._seconds)
+        return f"{clock(max(0.0, min(times)))} left at most" if times else ""
 
 
 def display(progress: str, words: Words | None = None) -> Display:
@@ -183,28 +241,25 @@ def display(progress: str, words: Words | None = None) -> Display:
         return Display()
     if progress == "auto" and sys.stdout.isatty():
         try:
-            from .live import Live
+            return Live(words=words)
         except ImportError:
             _log.warning("the live display needs rich: pip install 'steadygrad[train]'; here are plain lines instead")
-            return Plain(words)
-        return Live(words=words)
-    return Plain(words)
+    return Plain(words or Words())
 
 
-def _print(text: str) -> None:
-    """Print a line; what the terminal or pipe does not know, such as Ω, is replaced."""
-    try:
-        print(text, flush=True)
-    except UnicodeEncodeError:
-        encoding = sys.stdout.encoding or "ascii"
-        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+def displays(directory: Path, progress: str, tensorboard: bool, words: Words | None = None) -> list[Display]:
+    """What shows the progress of the run in `directory`."""
+    shown = [display(progress, words)]
+    if tensorboard:
+        from .tensorboard import Board
+
+        shown.append(Board(directory / "tensorboard", (words or Words()).unit))
+    return shown
 
 
 def short(value: float | None, width: int = 7) -> str:
     """A number of two digits in `width` characters; a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return "–".ljust(width)
-    return f"{value:.2g}".ljust(width)
+    return ("–" if value is None or not math.isfinite(value) else f"{value:.2g}").ljust(width)
 
 
 def clock(seconds: float) -> str:
@@ -216,6 +271,11 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _gradient(line: dict[str, Any]) -> str:
+    norm, most, omega = (short(line[name], 0) for name in ("gradient_norm", "gradient_norm_max", "omega"))
+    return f"‖g‖ {norm} (max {most})   clipped {100 * line['clip_rate']:.0f} %   Ω {omega}"
 
 
 def _fixed(value: float | None, digits: int = 4) -> str:

@@ -7,6 +7,11 @@
 The lengths of a range are visited evenly, shortest to longest, one length a batch. For regression both readings of
 "the error is less than 0.04" are counted: the absolute error, and the squared error of the authors' program. Pieces are read
 whole, a text as one stream; the state is carried all the way.
+
+While a network is trained, a test begins with few sequences and goes on to all of them only if success is likely: far from
+it, the answer is clear early. Each test draws its own sequences, from a stream that only the seed and the number of updates
+decide. A network that has solved its lengths may have only just done so: some keep what they saw for 200 steps and no longer.
+While it is polished, the best weights are those of the solved ones that err least at twice the longest length.
 """
 
 from __future__ import annotations
@@ -23,24 +28,21 @@ from torch import Tensor
 from ..checks import one_of, whole
 from ..tasks.task import Regression
 from . import problem as problems
-from .config import DRAWN
+from .config import DRAWN, Config
 from .network import Network, stream, threads
 from .saved import SPLITS
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
-STATES = 2**24
-"""At most so many numbers [T, B, H] are held at once: 64 MB in float32."""
+STATES = 2**24  # at most so many numbers [T, B, H] are held at once: 64 MB in float32
+PROMISE, AT_LEAST = 5.0, 0.01
+"""All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """The outcome of a test on fresh sequences.
+    """The share of fresh sequences answered wrong, by the problem's own criterion and by every one, and the mean loss.
 
-    Attributes:
-        error: the share of sequences answered wrong, by the problem's own criterion.
-        errors: the share by every criterion: 'wrong', or 'absolute' and 'squared' for regression.
-        loss: the mean loss.
-        sequences: how many were tested.
+    `errors` has 'wrong', or for regression 'absolute' and 'squared'.
     """
 
     error: float
@@ -50,39 +52,25 @@ class Score:
 
 
 def score(network: Network, length: tuple[int, int], sequences: int, generator: torch.Generator) -> Score:
-    """Test a network on fresh sequences.
-
-    Args:
-        network: what is tested; it is not changed.
-        length: (low, high), both included.
-        sequences: how many.
-        generator: the source of the sequences.
-    """
+    """Test a network, which is not changed, on fresh sequences of length (low, high), both included."""
     problem = network.problem
-    judges = _judges(problem)
-    wrong = dict.fromkeys(judges, 0)
-    loss = 0.0
+    criteria, own = {"wrong": problem}, "wrong"
+    if isinstance(problem, Regression):
+        criteria, own = {name: replace(problem, criterion=name) for name in ("absolute", "squared")}, problem.criterion
+    wrong, loss = dict.fromkeys(criteria, 0), 0.0
     with torch.inference_mode():
         for T, count in _portions(network, length, sequences):
             batch = problem.sample(count, T, generator)
             outputs = network.answers(batch)
             loss += float(problem.loss(outputs, batch)) * count
-            for criterion, judge in judges.items():
-                wrong[criterion] += count - int(judge.is_correct(outputs, batch).sum())
-    errors = {criterion: each / sequences for criterion, each in wrong.items()}
-    own = problem.criterion if isinstance(problem, Regression) else "wrong"
+            for name, each in criteria.items():
+                wrong[name] += count - int(each.is_correct(outputs, batch).sum())
+    errors = {name: each / sequences for name, each in wrong.items()}
     return Score(errors[own], errors, loss / sequences, sequences)
 
 
 def figure(network: Network, problem: Any, split: str, pulse: Callable[[], None] | None = None) -> float:
-    """The score of a network on a part of a data set, in the data set's unit.
-
-    Args:
-        network: what is tested; it is not changed.
-        problem: the data set.
-        split: 'train', 'valid' or 'test'.
-        pulse: called after every chunk; what it raises ends the test.
-    """
+    """The score of a network on a part of a data set, in its unit. `pulse` is called after every chunk."""
     nats, predictions = 0.0, 0
     state: Tensor | None = None
     for chunk in problem.whole(split):
@@ -93,6 +81,96 @@ def figure(network: Network, problem: Any, split: str, pulse: Callable[[], None]
         if pulse is not None:
             pulse()
     return (nats / predictions if predictions else math.nan) * problem.per_nat
+
+
+@dataclass(frozen=True)
+class Best:
+    """The weights of the best test so far, and what it found; `beyond`: the error at twice the longest length."""
+
+    updates: int
+    score: Score
+    weights: dict[str, Tensor]
+    beyond: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        """Fewer wrong is better, beyond the longest length first; of equals, the smaller loss."""
+        loss = self.score.loss
+        return self.beyond, self.score.error, loss if math.isfinite(loss) else math.inf
+
+
+class Success:
+    """Tests a network as it learns, and keeps the best weights and when (`updates`, `seconds`) it first succeeded."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.best: Best | None = None
+        self.updates: int | None = None
+        self.seconds: float | None = None
+
+    @property
+    def solved(self) -> bool:
+        """Whether a test of all sequences has found few enough wrong."""
+        return self.updates is not None
+
+    def test(self, network: Network, updates: int) -> Score:
+        """Test on a few fresh sequences, and then on all of them if success is likely."""
+        config = self.config
+        if config.check_sequences < config.test_sequences:
+            few = self._score(network, config.length, config.check_sequences, "few", updates)
+            if few.error > max(PROMISE * config.success, AT_LEAST):
+                return few
+        return self.test_all(network, updates)
+
+    def test_all(self, network: Network, updates: int) -> Score:
+        """Test on all the test sequences."""
+        return self._score(network, self.config.length, self.config.test_sequences, "test", updates)
+
+    def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
+        """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
+        if self.config.after_success != "polish" or not self._solves(found):
+            return None
+        twice = 2 * self.config.length[1]
+        return self._score(network, (twice, twice), self.config.check_sequences, "beyond", updates).error
+
+    def _score(self, network: Network, length: tuple[int, int], sequences: int, purpose: str, updates: int) -> Score:
+        return score(network, length, sequences, stream(self.config.seed, purpose, updates))
+
+    def consider(
+        self, found: Score, updates: int, seconds: float, weights: dict[str, Tensor], beyond: float | None = None
+    ) -> bool:
+        """Keep the weights if none before were better, and return whether this is the first success."""
+        candidate, solves = Best(updates, found, weights, beyond or 0.0), self._solves(found)
+        first = solves and not self.solved
+        if first:
+            self.updates, self.seconds = updates, seconds
+        # once solved, only what solves it too can be better
+        if first or self.best is None or (candidate.rank < self.best.rank and (solves or not self.solved)):
+            self.best = candidate
+        return first
+
+    def is_whole(self, found: Score) -> bool:
+        """Whether all sequences were tested: a test of a few can look better by chance."""
+        return found.sequences == self.config.test_sequences
+
+    def _solves(self, found: Score) -> bool:
+        return self.is_whole(found) and found.error <= self.config.success
+
+    def state(self) -> dict[str, Any]:
+        """All but the best weights, as plain values."""
+        values: dict[str, Any] = {"updates": self.updates, "seconds": self.seconds, "best": None}
+        if (best := self.best) is not None:
+            values["best"] = {"updates": best.updates, "whole": self.is_whole(best.score), "beyond": best.beyond}
+            values["best"] |= {**vars(best.score), "loss": best.score.loss if math.isfinite(best.score.loss) else None}
+        return values
+
+    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Go on from `state()`."""
+        self.updates, self.seconds, best = values["updates"], values["seconds"], values["best"]
+        if best is not None:
+            loss = math.inf if best["loss"] is None else best["loss"]
+            found = Score(best["error"], best["errors"], loss, best["sequences"])
+            self.best = Best(best["updates"], found, weights, best["beyond"])
 
 
 def evaluate(
@@ -132,22 +210,20 @@ def evaluate(
     whole("threads", layer_threads)
     network = source if isinstance(source, Network) else load(source).model
     network.threads = layer_threads
-    if network.config.form != DRAWN:
+    config = network.config
+    if config.form != DRAWN:
         one_of("split", split, SPLITS)
         if length is not None:
-            raise ValueError(
-                f"length must be left out with {network.config.problem!r}, which has a data set, not {length!r}"
-            )
-        config = network.config if path is None else network.config.changed(path=path)
-        problem = problems.build(config)
+            raise ValueError(f"length must be left out with {config.problem!r}, which has a data set, not {length!r}")
+        problem = problems.build(config if path is None else config.changed(path=path))
         if not isinstance(source, Network):
             verify_data(Path(source), problem)
         with threads(1):
             return {"split": split, "score": figure(network, problem, split), "unit": problem.unit}
-    length = network.config.length if length is None else length
+    length = config.length if length is None else length
     low, high = (length, length) if isinstance(length, int) else length
     shortest = getattr(network.problem, "minimum_length", 1)
-    whole(f"length of {problems.title(network.config.problem)}", low, low=shortest)
+    whole(f"length of {problems.title(config.problem)}", low, low=shortest)
     whole("the longest length", high, low=low)
     whole("sequences", sequences)
     whole("seed", seed, low=0)
@@ -156,12 +232,6 @@ def evaluate(
     loss = found.loss if math.isfinite(found.loss) else None
     about = {"length": [low, high], "sequences": sequences, "seed": seed}
     return {**about, "error": found.error, "errors": found.errors, "loss": loss}
-
-
-def _judges(problem: Any) -> dict[str, Any]:
-    if isinstance(problem, Regression):
-        return {name: replace(problem, criterion=name) for name in ("absolute", "squared")}
-    return {"wrong": problem}
 
 
 def _portions(network: Network, length: tuple[int, int], sequences: int) -> list[tuple[int, int]]:

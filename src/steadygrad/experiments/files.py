@@ -60,20 +60,20 @@ def write(path: Path, data: bytes) -> None:
         os.replace(beside, path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise OSError(error.errno, f"cannot write {path}: {error.strerror or error}") from error
-    _settle(path.parent)
-
-
-def _settle(folder: Path) -> None:
-    """Make a rename last, where the system lets folders be opened."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
+        raise cannot_write(path, error) from error
+    try:  # make the rename last, where the system lets folders be opened
+        handle = os.open(path.parent, os.O_RDONLY)
     except OSError:
         return
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def cannot_write(path: Path, error: OSError) -> OSError:
+    """The same error with the file's name in it."""
+    return OSError(error.errno, f"cannot write {path}: {error.strerror or error}")
 
 
 def checksum(tensors: dict[str, torch.Tensor], header: dict[str, str]) -> str:
@@ -86,13 +86,19 @@ def checksum(tensors: dict[str, torch.Tensor], header: dict[str, str]) -> str:
     return digest.hexdigest()
 
 
-def write_weights(path: Path, weights: dict[str, torch.Tensor], about: dict[str, str]) -> None:
-    """Put weights into a file that says whose they are, with a sha256 over them and what is said."""
-    from .. import __version__
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, str]) -> None:
+    """Write a safetensors file with a header, and a sha256 over both in it."""
+    header = {**header, "sha256": checksum(tensors, header)}
+    write(path, safetensors().torch.save({name: each.contiguous() for name, each in tensors.items()}, header))
 
-    about = {**about, "steadygrad": __version__}
-    about["sha256"] = checksum(weights, about)
-    write(path, safetensors().torch.save({name: each.contiguous() for name, each in weights.items()}, about))
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], bool | None]:
+    """The tensors and the header of `write_tensors`, and whether the sha256 fits them (None: there is none)."""
+    with safetensors().safe_open(path, "pt") as file:
+        header: dict[str, str] = file.metadata() or {}
+        tensors: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    said = header.pop("sha256", None)
+    return tensors, header, None if said is None else said == checksum(tensors, header)
 
 
 def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
@@ -101,18 +107,14 @@ def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
     They are compared with the sha256 in the file; runs of version 0.1.0 have none there, and are read without.
     """
     path = Path(directory) / WEIGHTS
-    library = safetensors()
     try:
-        with library.safe_open(path, "pt") as file:
-            about: dict[str, str] = file.metadata() or {}
-            weights: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        said = about.pop("sha256", None)
-        if said is not None and said != checksum(weights, about):
+        weights, _, whole = read_tensors(path)
+        if whole is False:
             raise ValueError(f"{path} is altered: its checksum does not fit its weights")
         network.load_state_dict(weights)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is not there: the run has not been tested yet") from None
-    except (library.SafetensorError, RuntimeError, OSError) as error:
+    except (safetensors().SafetensorError, RuntimeError, OSError) as error:
         raise ValueError(f"{path} does not hold the weights of this run: {str(error).splitlines()[0]}") from error
 
 
@@ -120,15 +122,21 @@ def read_config(directory: str | Path) -> Config:
     """The settings of the run in `directory`."""
     path = Path(directory) / CONFIG
     try:
-        return Config.from_json(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{directory} must be the folder of a run, and holds no {CONFIG}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            [f"{path} must be UTF-8 text, and is not ({error.reason} at byte {error.start:,})"]
-        ) from error
+        return Config.from_json(_text(path))
     except ConfigError as error:
         raise ConfigError([f"{path}: {fault}" for fault in error.faults]) from error
+    except UnicodeError as error:
+        raise ConfigError([str(error)]) from error
+
+
+def _text(path: Path) -> str:
+    """The text of a file in a run's folder."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{path.parent} must be the folder of a run, and holds no {path.name}") from None
+    except UnicodeDecodeError as error:
+        raise UnicodeError(f"{path} must be UTF-8 text, and is not ({error.reason} at byte {error.start:,})") from error
 
 
 def read_json(path: Path) -> Any:
@@ -148,37 +156,26 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON lines of a run's file; one that is being written may end in half a line, which is left out."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"{path.parent} must be the folder of a run, and holds no {path.name}") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be UTF-8 text, and is not ({error.reason} at byte {error.start:,})") from error
+    text = _text(path)
     found: list[dict[str, Any]] = []
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
         try:
             value = json.loads(line)
-            if not isinstance(value, dict):
-                raise ValueError("no object")
         except ValueError:
-            if number == len(lines) and not text.endswith("\n"):
-                break
-            raise ValueError(f"{path}, line {number}, must be a JSON object, and is not") from None
-        found.append(value)
+            value = None
+        if isinstance(value, dict):
+            found.append(value)
+        elif number < len(lines) or text.endswith("\n"):
+            raise ValueError(f"{path}, line {number}, must be a JSON object, and is not")
     return found
 
 
 def claim(directory: Path, config: Config, resume: bool) -> None:
-    """Make the folder this run's own.
-
-    Args:
-        directory: made if it is not there.
-        config: the settings; written to DIR/config.json.
-        resume: whether a run of the very same settings may be there already.
+    """Make the folder this run's own: create it if needed, and write DIR/config.json.
 
     Raises:
-        FolderError: another run is there.
+        FolderError: another run is there, or this one and not `resume`.
     """
     there = [name for name in OWN if (directory / name).exists()]
     if CONFIG in there:
@@ -187,10 +184,8 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
         except ConfigError as error:
             raise FolderError(f"{directory} holds a run of another kind: give another folder ({error})") from error
         if differences:
-            raise FolderError(
-                f"{directory} holds another run ({', '.join(differences)} here): give another folder, "
-                f"or go on with that run: steadygrad resume {directory}"
-            )
+            others = f"{directory} holds another run ({', '.join(differences)} here)"
+            raise FolderError(f"{others}: give another folder, or go on with that run: steadygrad resume {directory}")
         if not resume:
             raise FolderError(f"{directory} holds this run already: go on with it (steadygrad resume {directory})")
         return
@@ -205,21 +200,15 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
 
 @contextmanager
 def locked(path: Path, busy: str, seconds: float = 0.0) -> Iterator[None]:
-    """Keep a second process out while this lasts. A process that dies leaves no lock behind.
+    """Keep a second process out while this lasts: after `seconds` of waiting it gets a FolderError, `busy`.
 
-    Args:
-        path: the lock's file.
-        busy: what to say where another process has it, after
-        seconds: of waiting.
+    A process that dies leaves no lock behind.
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, timeout=seconds)
     try:
-        lock.acquire()
+        held = FileLock(path, timeout=seconds).acquire()
     except Timeout:
         raise FolderError(busy) from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()

@@ -1,44 +1,173 @@
-"""A network in training: what an update does, and what a checkpoint must hold.
+"""A network in training: where its batches come from, what an update does, and what a checkpoint must hold.
+
+    Draws    T ~ uniform over the current lengths; a fresh batch of length T
+    Passes   the chunks of a data set, epoch after epoch; h_0 of a chunk = h_T of the chunk before it where a row goes on,
+             0 where it begins
 
     g = ∂E/∂θ + α ∂⁺Ω/∂W_rec                     (Pascanu et al. 2013, eq. 9, 10; the layer adds the second)
     g ← min(1, threshold/‖g‖) g                  (Algorithm 1; within optimizer.step())
     θ ← θ − lr · g                               or as the optimizer has it
     θ̄ = mean of θ over the last updates           before a test: what is tested and kept, where the settings ask for it
 
-Where the rate does not fall, θ moves around what it looks for; its mean is closer. A state that has to be kept for longer
-than any sequence was long needs that precision. Where batches come from is the feed's part (feeds.py).
+Where the rate does not fall, θ moves around the minimum; its mean is closer. A state that has to be kept for longer than any
+sequence was long needs that precision.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from . import problem as problems
 from .config import DRAWN, Config
-from .descent import LOST as LOST
 from .descent import Descent, Since
 from .descent import Diverged as Diverged
-from .feeds import Draws, Passes
 from .network import Network
-from .schedules import Schedule
+from .schedules import SHORT, Curriculum, Schedule
 
-WEIGHTS, MEAN = "weights.", "mean."
-"""What the names of the weights, and of their mean, begin with in a checkpoint."""
+if TYPE_CHECKING:
+    from ..data import Chunk
+    from .datasets import DataSet
+
+WEIGHTS, MEAN, GENERATOR, STATE = "weights.", "mean.", "generator", "state"
+"""Names of tensors in a checkpoint, or what they begin with."""
+
+State = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and plain values as JSON can hold them."""
+
+
+class Draws:
+    """Fresh sequences for every update. `span`: updates in an epoch, and where schedules end."""
+
+    observes_updates = True
+
+    def __init__(self, config: Config, problem: Any) -> None:
+        self.config, self.problem = config, problem
+        self.span = config.epoch, config.max_updates
+        self.generator = torch.Generator().manual_seed(config.seed)
+        growing = config.growth, config.curriculum_patience, config.curriculum_loss
+        self.lengths = Curriculum(config.curriculum, config.length, *growing)
+
+    def progress(self, updates: int) -> tuple[float, int]:
+        """What schedules depend on: the updates made, and the longest current length."""
+        return updates, self.lengths.now[1]
+
+    def learn(self, network: Network) -> float:
+        """Leave the gradients of the next batch in the network, and return its loss."""
+        low, high = self.lengths.now
+        T = low if low == high else int(torch.randint(low, high + 1, (), generator=self.generator))
+        return network.backward(self.problem.sample(self.config.batch, T, self.generator))
+
+    def learned(self, loss: float) -> None:
+        self.lengths.observe(loss)
+
+    def state(self) -> State:
+        return {GENERATOR: self.generator.get_state()}, {"curriculum": self.lengths.state_dict()}
+
+    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.generator.set_state(tensors[GENERATOR])
+        self.lengths.load_state_dict(values["curriculum"])
+
+
+class Tally:
+    """Nats and predictions, added up."""
+
+    def __init__(self, nats: float | str = 0.0, predictions: int = 0) -> None:
+        self.nats, self.predictions = float(nats), predictions
+
+    def add(self, nats: float, predictions: int) -> None:
+        self.nats += nats
+        self.predictions += predictions
+
+    @property
+    def mean(self) -> float:
+        """Nats per prediction; NaN where there was none."""
+        return self.nats / self.predictions if self.predictions else math.nan
+
+    def state(self) -> list[Any]:
+        """As JSON can hold it, a sum that is not finite included."""
+        return [repr(self.nats), self.predictions]
+
+
+class Passes:
+    """Passes over a data set, chunk by chunk.
+
+    Attributes:
+        tokens: predictions learned from so far, all epochs together.
+        whole, since: the cost of this epoch's predictions, and of those since the last line of metrics.
+        span: 1 (schedules count in epochs, from 1 on), and the epoch at which they end.
+    """
+
+    observes_updates = False
+
+    def __init__(self, config: Config, problem: DataSet) -> None:
+        self.problem = problem
+        self.span = 1, config.epochs
+        self.epoch, self.tokens = 1, 0
+        self.whole, self.since = Tally(), Tally()
+        self._predictions = problem.predictions("train")
+        self._state: Tensor | None = None
+        self._begin(0)
+
+    @property
+    def at_end_of_epoch(self) -> bool:
+        """Whether all chunks of the epoch were learned from."""
+        return self._next is None
+
+    def progress(self, updates: int) -> tuple[float, int]:
+        return self.epoch - 1 + self.whole.predictions / self._predictions, SHORT
+
+    def learn(self, network: Network) -> float:
+        if self._next is None:
+            raise RuntimeError("the epoch is over: next_epoch() comes first")
+        self._read = read = network.backward_chunk(self._next, self._state)
+        return read.nats / read.predictions
+
+    def learned(self, loss: float) -> None:
+        """The update is made: carry the state on to the next chunk."""
+        read = self._read
+        # a state that is no longer finite would make every later gradient so
+        self._state = read.state if math.isfinite(loss) else None
+        self.whole.add(read.nats, read.predictions)
+        self.since.add(read.nats, read.predictions)
+        self.tokens += read.predictions
+        self._place += 1
+        self._next = next(self._chunks, None)
+
+    def next_epoch(self) -> None:
+        """Begin the next pass."""
+        self.epoch += 1
+        self.whole, self._state = Tally(), None
+        self._begin(0)
+
+    def state(self) -> State:
+        values = {"epoch": self.epoch, "place": self._place, "tokens": self.tokens}
+        values |= {"whole": self.whole.state(), "figure_since": self.since.state()}
+        return {} if self._state is None else {STATE: self._state}, values
+
+    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self._state = tensors.get(STATE)
+        self.epoch, self.tokens = values["epoch"], values["tokens"]
+        self.whole, self.since = Tally(*values["whole"]), Tally(*values["figure_since"])
+        self._begin(values["place"])
+
+    def _begin(self, place: int) -> None:
+        """Go to the chunk of this number within the epoch."""
+        self._place = place
+        self._chunks: Iterator[Chunk] = islice(self.problem.epoch(self.epoch), place, None)
+        self._next: Chunk | None = next(self._chunks, None)
 
 
 class Learner:
     """A network in training.
 
-    Args:
-        config: the settings of the run.
-        problem: what it learns; made from the config if None.
-
     Attributes:
-        network: what is trained.
         feed: where its batches come from (`Draws` or `Passes`), and how far it has come.
         descent: the optimizer, and what was seen of the gradients.
         lr, alpha: of the last update.
@@ -58,10 +187,8 @@ class Learner:
         self.feed: Any = (Draws if config.form == DRAWN else Passes)(config, self.problem)
         self.lr, self.alpha = config.lr, config.alpha
         self._mean = copy.deepcopy(self.network) if config.average > 1 else None
-        self._schedules = {
-            "lr": Schedule(config.lr_schedule, *self.feed.span),
-            "alpha": Schedule(config.alpha_schedule, *self.feed.span),
-        }
+        named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
+        self._schedules = {rate: Schedule(name, *self.feed.span) for rate, name in named.items()}
         self.descent = Descent(
             self.network.trained(), config.optimizer, config.lr, config.momentum, config.threshold, config.nonfinite
         )
@@ -77,15 +204,10 @@ class Learner:
         return self.descent.since
 
     def update(self) -> float:
-        """Make one update, and return its loss.
-
-        Raises:
-            Diverged: the loss or the gradient is not finite, and no clipper is there to pass over it; or a clipper had
-                to for too long.
-        """
+        """Make one update, and return its loss. Raises `Diverged` as `Descent.step` does."""
         self._set_rates()
         loss = self.feed.learn(self.network)
-        self.descent.step(loss, LOST)
+        self.descent.step(loss)
         self.feed.learned(loss)
         if self.feed.observes_updates:
             self._observe(loss)
@@ -93,7 +215,7 @@ class Learner:
         return loss
 
     def next_epoch(self) -> None:
-        """Begin the next pass over the data; schedules know what this one cost."""
+        """Begin the next pass over the data; schedules observe the mean cost of this one."""
         self._observe(self.feed.whole.mean)
         self.feed.next_epoch()
 
@@ -106,33 +228,28 @@ class Learner:
         """A copy of all weights that are tested, by name."""
         return {name: tensor.detach().clone() for name, tensor in self.tested.state_dict().items()}
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that the next update depends on: tensors by name, and plain values."""
+    def state(self) -> State:
+        """All that the next update depends on."""
         tensors, values = self.descent.state()
-        tensors |= {WEIGHTS + name: tensor.detach() for name, tensor in self.network.state_dict().items()}
-        if self._mean is not None:
-            tensors |= {MEAN + name: tensor.detach() for name, tensor in self._mean.state_dict().items()}
+        for network, start in self._networks():
+            tensors |= {start + name: tensor.detach() for name, tensor in network.state_dict().items()}
         more, place = self.feed.state()
-        values |= {
-            **place,
-            "schedules": {name: schedule.state_dict() for name, schedule in self._schedules.items()},
-            "rates": [self.lr, self.alpha],
-        }
-        return {**tensors, **more}, values
+        schedules = {name: schedule.state_dict() for name, schedule in self._schedules.items()}
+        return {**tensors, **more}, {**values, **place, "schedules": schedules, "rates": [self.lr, self.alpha]}
 
     def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from `state()`, to the very same numbers."""
-        for network, start in ((self.network, WEIGHTS), (self._mean, MEAN)):
-            if network is not None:
-                network.load_state_dict(
-                    {name.removeprefix(start): each for name, each in tensors.items() if name.startswith(start)}
-                )
+        for network, start in self._networks():
+            network.load_state_dict(starting_with(start, tensors))
         self.descent.load_state(tensors, values)
         self.feed.load_state(tensors, values)
         for name, schedule in self._schedules.items():
             schedule.load_state_dict(values["schedules"][name])
         self.lr, self.alpha = values["rates"]
         self._apply_rates()
+
+    def _networks(self) -> list[tuple[Network, str]]:
+        return [(self.network, WEIGHTS), *([] if self._mean is None else [(self._mean, MEAN)])]
 
     def _observe(self, loss: float) -> None:
         for schedule in self._schedules.values():
@@ -159,9 +276,11 @@ class Learner:
 
     @torch.no_grad()
     def _average(self) -> None:
-        if self._mean is None:
-            return
-        number = self._averaged
-        if number > 0:
+        if self._mean is not None and (number := self._averaged) > 0:
             for mean, parameter in zip(self._mean.parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(parameter, 1 / number)
+
+
+def starting_with(start: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a checkpoint whose names begin so, without that beginning."""
+    return {name.removeprefix(start): each for name, each in tensors.items() if name.startswith(start)}

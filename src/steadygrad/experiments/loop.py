@@ -1,118 +1,84 @@
-"""The training loop: updates, the clock, checkpoints, interruptions.
+"""One run, from its settings to its result: the training loop, the clock, checkpoints, interruptions.
 
     before every update       has it finished, or reached a limit, or been interrupted?
-    after every update        what is due: tests and lines by the number of updates alone
+    after every update        tests and lines that are due, by the number of updates alone
     every some seconds        write a checkpoint
     at the end                write a checkpoint, give the result
 
-When to test, which weights are the best and when the problem counts as learned is the judge's part: by_success.py for problems
-that draw their sequences, by_validation.py for data sets. Nothing that depends on the clock changes a number of the training:
-a run that is killed at any moment and resumed gives the same weights and the same lines as one that is left alone.
+When to test, which weights are the best and when the problem counts as learned is in judges.py. Nothing that depends on the
+clock changes a number of the training: a run that is killed at any moment and resumed gives the same weights and the same lines
+as one that is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
+from .. import __version__, checks
 from . import files, saved
+from . import problem as problems
 from .config import DRAWN, Config
 from .descent import Diverged
-from .display import Display
-from .learner import Learner
+from .display import PROGRESS, Display, displays, words
+from .judges import BySuccess, ByValidation
+from .learner import Learner, starting_with
+from .network import Network, threads
 from .record import Record, Snapshot
 from .saved import Result
+from .trained import keep_data
 
-TICK = 0.2
-"""Seconds between two refreshes of the display."""
-BEST = "best."
-"""What the names of the best weights begin with in a checkpoint."""
-
-
-class Judge(Protocol):
-    """Tests a network as it learns, keeps the best weights, and says when to stop."""
-
-    @property
-    def done(self) -> int:
-        """How far the run has come, in the unit that the displays count."""
-        ...
-
-    @property
-    def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
-        """After how many updates the best weights were found, and they themselves."""
-        ...
-
-    def begin(self) -> None:
-        """Before the first update."""
-
-    def end(self, limit: int) -> str | None:
-        """Why the run ends here, or None."""
-
-    def after_update(self) -> None:
-        """Whatever is due."""
-
-    def state(self) -> dict[str, Any]:
-        """Plain values for a checkpoint; the best weights are saved beside them."""
-        ...
-
-    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from `state()`."""
-
-    def result(self, reason: str) -> Result:
-        """What came of the run."""
-        ...
+CHECKPOINT_SECONDS = 30.0
+TICK = 0.2  # seconds between two refreshes of the display
+BEST = "best."  # what the names of the best weights begin with in a checkpoint
+SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM"}
+"""What Ctrl-C or a scheduler sends before it kills, and what the result then says."""
 
 
 class Loop:
-    """One run at work in its folder.
+    """The training loop of a run in its folder, from the beginning or from the checkpoint `found`.
 
-    Args:
-        config: its settings.
-        problem: what it learns.
-        directory: its own folder (files.py).
-        displays: what shows the progress.
-        found: the checkpoint to go on from, or None to begin.
-
-    Attributes:
-        interrupted: set from outside, it ends the run after the update at hand; it says what by.
-        record: where lines and snapshots are written.
+    `interrupted`, set from outside, ends the run after the current update, and is the reason given.
     """
 
     def __init__(
-        self,
-        config: Config,
-        problem: Any,
-        directory: Path,
-        displays: list[Display],
-        found: saved.Checkpoint | None = None,
+        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: saved.Checkpoint | None
     ) -> None:
-        self.config, self.problem = config, problem
-        self.directory, self.displays = directory, displays
+        self.config, self.problem, self.directory, self.displays = config, problem, directory, displays
         self.interrupted: str | None = None
         self.learner = Learner(config, problem)
-        self._before, self._begun = 0.0, perf_counter()
         self._written: int | None = None
-        self.judge: Judge = _judge(self)
+        self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
+        self._before = 0.0
         if found is None:
             self.record = Record(directory)
-            return
-        values = found.values
-        self.learner.load_state(found.tensors, values)
-        best = {name.removeprefix(BEST): each for name, each in found.tensors.items() if name.startswith(BEST)}
-        self.judge.load_state(best, values)
-        self._before = values["seconds"]
-        self.record = Record(directory, values["sizes"])
-        self.record.next_snapshot = values["next_snapshot"]
+        else:
+            values = found.values
+            self.learner.load_state(found.tensors, values)
+            self.judge.load_state(starting_with(BEST, found.tensors), values)
+            self._before = values["seconds"]
+            self.record = Record(directory, values["sizes"])
+            self.record.next_snapshot = values["next_snapshot"]
         self._begun = perf_counter()
 
     @property
     def seconds(self) -> float:
         """Of the run so far, those before a resumption included."""
         return self._before + perf_counter() - self._begun
+
+    def network_with(self, weights: dict[str, Tensor]) -> Network:
+        """The run's network with other weights."""
+        network = Network(self.config, self.problem)
+        network.load_state_dict(weights)
+        network.threads = self.config.threads
+        return network
 
     def run(self, limit: int, max_seconds: float | None, checkpoint_seconds: float) -> Result:
         """Train until there is a result, or `interrupted` is set."""
@@ -135,30 +101,26 @@ class Loop:
         best = self.judge.best_weights
         if best is not None:
             tensors |= {BEST + name: tensor for name, tensor in best[1].items()}
-        values |= {
-            **self.judge.state(),
-            "seconds": self.seconds,
-            "sizes": sizes,
-            "next_snapshot": self.record.next_snapshot,
-        }
+        values |= self.judge.state()
+        values |= {"seconds": self.seconds, "sizes": sizes, "next_snapshot": self.record.next_snapshot}
         saved.save(self.directory, self.config, self.learner.updates, tensors, values)
         self._write_best()
 
     def write_line(self, line: dict[str, Any], seen: Snapshot | None) -> None:
         """Put a line of metrics, and a snapshot of the gradients, on disk and on the displays."""
-        self.record.metrics(line)
+        self.record.append(files.METRICS, line)
         if seen is not None:
             self.record.snapshot(self.learner.updates, seen)
-        self._show(lambda display: display.check(line, seen))
+        self._show(lambda each: each.check(line, seen))
 
     def say(self, text: str) -> None:
         """Tell the user something that is no line of metrics."""
-        self._show(lambda display: display.say(text))
+        self._show(lambda each: each.say(text))
 
     def _show(self, what: Callable[[Display], None]) -> None:
-        for display in self.displays:
+        for each in self.displays:
             try:
-                what(display)
+                what(each)
             except BrokenPipeError:  # the reader of the output, such as head, has closed it
                 self.interrupted = "interrupted: its output was closed"
 
@@ -166,19 +128,17 @@ class Loop:
         self.judge.begin()
         kept = ticked = perf_counter()
         while True:
-            reason = self.judge.end(limit)
+            reason = self.judge.end(limit) or self.interrupted
             if reason is not None:
                 return reason
-            if self.interrupted is not None:
-                return self.interrupted
             loss = self.learner.update()
             self.judge.after_update()
             now = perf_counter()
             if now - ticked < TICK:
                 continue
             ticked = now
-            for display in self.displays:
-                display.tick(self.judge.done, self.seconds, loss)
+            for each in self.displays:
+                each.tick(self.judge.done, self.seconds, loss)
             if max_seconds is not None and self.seconds >= max_seconds:
                 return "max_seconds"
             if now - kept >= checkpoint_seconds:
@@ -188,15 +148,123 @@ class Loop:
     def _write_best(self) -> None:
         best = self.judge.best_weights
         if best is not None and best[0] != self._written:
-            files.write_weights(self.directory / files.WEIGHTS, best[1], {"problem": self.config.problem})
+            whose = {"problem": self.config.problem, "steadygrad": __version__}
+            files.write_tensors(self.directory / files.WEIGHTS, best[1], whose)
             self._written = best[0]
 
 
-def _judge(loop: Loop) -> Judge:
-    if loop.config.form == DRAWN:
-        from .by_success import BySuccess
+def run(
+    *what: Any,
+    progress: str = "auto",
+    resume: bool = False,
+    max_updates: int | None = None,
+    epochs: int | None = None,
+    max_seconds: float | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    tensorboard: bool = False,
+    data: str | Path | None = None,
+) -> Result:
+    """Train a network until its problem is solved, or validation gets no better, or a limit is reached, or it diverges.
 
-        return BySuccess(loop)
-    from .by_validation import ByValidation
+    `run(config, directory)`, or `run(problem, config, directory)` with a class of one's own in place of the config's problem.
 
-    return ByValidation(loop)
+    Args:
+        problem: a class in a file (docs/problems.md); a name or 'FILE.py:CLASS' will do too.
+        config: the settings (`preset` has them by name).
+        directory: where everything is written (files.py); created if needed.
+        progress: 'auto' (a live display on a terminal, else a line for each check), 'plain' or 'none'.
+        resume: go on from the newest checkpoint in `directory`, to the very same numbers; begin if there is none. A run
+            that has its result is not run again, unless a limit it ended at is now higher.
+        max_updates, epochs, max_seconds: limits for this call in place of the config's; schedules still follow the config.
+        checkpoint_seconds: how often to write a checkpoint, in the middle of an epoch too.
+        tensorboard: also write scalars and a picture of the gradient's flow for TensorBoard, to DIR/tensorboard.
+        data: where the run's own text or music is now, if it was moved; its checksum must be the run's.
+
+    Returns:
+        The result, which is also in DIR/result.json, unless Ctrl-C or SIGTERM interrupted the run: then it has none yet. The
+        best weights are in DIR/weights.safetensors.
+
+    Raises:
+        FolderError: the folder holds another run, or the data have changed since this one began.
+        CheckpointError: there are checkpoints, and none can be used.
+        DataError: the data are missing, altered or unreadable.
+
+    Example:
+        >>> import tempfile
+        >>> from steadygrad.experiments import Config, run
+        >>> config = Config("temporal-order", "sgd", (10, 12), hidden=5, test_sequences=100, check_sequences=100)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     result = run(config, directory, progress="none", max_updates=10)
+        >>> result.solved, result.updates, result.reason
+        (False, 10, 'max_updates')
+    """
+    *own, config, directory = what
+    config: Config = config.changed(problem=own[0]) if own else config
+    directory = Path(directory)
+    checks.one_of("progress", progress, PROGRESS)
+    limit = _limit(config, {"max_updates": max_updates, "epochs": epochs})
+    time = config.max_seconds
+    if max_seconds is not None:
+        time = checks.number("max_seconds", max_seconds, low=0, open_low=True)
+    checks.number("checkpoint_seconds", checkpoint_seconds, low=0)
+    files.safetensors()
+    problem = problems.build(config if data is None else config.changed(path=data))
+    drawn = config.form == DRAWN
+    shown = displays(directory, progress, tensorboard, words(config, problem))
+    files.claim(directory, config, resume)
+    with ExitStack() as stack:
+        busy = f"{directory} is in use: another process is training there"
+        stack.enter_context(files.locked(directory / ".lock", busy))
+        if not drawn:
+            keep_data(directory, problem)
+        result = Result.read(directory)
+        if result is not None and not _can_go_on(result, limit, time):
+            return result
+        stack.enter_context(threads(1))
+        loop = Loop(config, problem, directory, shown, saved.latest(directory, config))
+        stack.callback(loop.record.close)
+        (directory / files.RESULT).unlink(missing_ok=True)
+        whole = limit if drawn else limit * problem.predictions("train")
+        for each in shown:
+            stack.enter_context(each.shown(config, whole, time, loop.judge.done))
+        if skipped := getattr(problem, "skipped", ()):
+            loop.say(f"{len(skipped)} files cannot be read and are left out: {'; '.join(skipped)}")
+        stack.enter_context(_interruptible(loop))
+        return loop.run(limit, time, checkpoint_seconds)
+
+
+def _limit(config: Config, asked: dict[str, int | None]) -> int:
+    """The number of updates or epochs at which this call ends."""
+    for name, value in asked.items():
+        if value is not None and name != config.limit:
+            raise ValueError(f"{name} must be left out with {config.problem!r}: {config.limit} limits it")
+    limit = asked[config.limit]
+    return getattr(config, config.limit) if limit is None else checks.whole(config.limit, limit)
+
+
+def _can_go_on(result: Result, limit: int, max_seconds: float | None) -> bool:
+    """Whether the limit that the run ended at is now higher."""
+    if result.reason == "max_seconds":
+        return max_seconds is None or max_seconds > result.total_seconds
+    reached = {"max_updates": result.total_updates, "epochs": result.epochs or 0}
+    return result.reason in reached and limit > reached[result.reason]
+
+
+@contextmanager
+def _interruptible(loop: Loop) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the loop between two updates; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        loop.interrupted = SIGNALS[signal.Signals(number)]
+        signal.signal(number, before[signal.Signals(number)])
+
+    # None: the handler was not set from Python, and can't be restored
+    before = {each: signal.signal(each, stop) or signal.SIG_DFL for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -34,19 +34,16 @@ import steadygrad
 from .. import init
 from ..tasks import Batch
 from . import costs, problem
-from .config import NETWORKS, Config, ConfigError
+from .config import NETWORKS, OF_GATED, Config, ConfigError
 
 if TYPE_CHECKING:
     from ..data import Chunk
 
 
 class Read(NamedTuple):
-    """What came of reading a chunk.
+    """Σ ℓ over the steps that count, how many those are, and the state of every row after its last step.
 
-    Args:
-        nats: Σ ℓ over the steps that count.
-        predictions: how many those are.
-        state: [B, H], of every row after its last step; 0 where a row had none. (LSTM: [B, 2 H], h and c.)
+    `state` is [B, H], 0 where a row had no step; of an LSTM [B, 2 H], h and c.
     """
 
     nats: float
@@ -62,7 +59,6 @@ class Network(nn.Module):
         of: the problem, or anything with its `input_size` and `output_size`; made from the config if None.
 
     Attributes:
-        config, problem: as given.
         rnn, readout: the two layers.
         threads: of the recurrent layer alone; None is torch's own number.
 
@@ -89,14 +85,11 @@ class Network(nn.Module):
         _draw(self, config)
 
     def forward(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """The read-out at every step, and the state to go on from.
+        """The read-out y [T, B, O] at every step, and the state to go on from.
 
         Args:
             inputs: tokens [T, B] int64, or channels [T, B, C].
             state: from the call before, [1, B, H]; None begins anew.
-
-        Returns:
-            y [T, B, O] and the state.
         """
         with threads(self.threads):
             states, last = self.rnn(self.given(inputs), state)
@@ -107,11 +100,7 @@ class Network(nn.Module):
         return self.readout(self._states(batch))
 
     def backward(self, batch: Batch) -> float:
-        """Leave in .grad what `problem.loss(network.answers(batch), batch).backward()` would, in place of what was there.
-
-        Returns:
-            The loss E.
-        """
+        """Return the loss E, and leave in .grad only what `problem.loss(network.answers(batch), batch).backward()` would."""
         if self._by_hand is None:
             for _, parameter in self.trained():
                 parameter.grad = None
@@ -120,33 +109,25 @@ class Network(nn.Module):
                 loss.backward()
             return float(loss.detach())
         states = self._states(batch)
+        V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             h = states.flatten(0, 1)
-            E, dy = self._by_hand(self._outputs(h), batch.targets)
+            E, dy = self._by_hand(torch.addmm(c, h, V.t()) if self.config.bias else h @ V.t(), batch.targets)
         self._back(states, h, dy)
         return E
 
     @torch.no_grad()
     def read(self, chunk: Chunk, state: Tensor | None = None) -> Read:
-        """What it costs to predict a chunk of a data set.
-
-        Args:
-            chunk: up to T steps of B rows.
-            state: [B, H], from the chunk before; None begins anew.
-        """
+        """What it costs to predict a chunk of up to T steps of B rows; `state` [B, H] is from the chunk before."""
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
         nats, _ = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, None)
         return Read(nats, rows.predictions, rows.back(last))
 
     def backward_chunk(self, chunk: Chunk, state: Tensor | None = None, last_alone: bool = False) -> Read:
-        """Leave in .grad what the cost E of a chunk would, in place of what was there, and say what it cost.
+        """As `read`, and leave in .grad only what the cost E of the chunk, or of its last step alone, would.
 
         The error does not go back beyond the chunk's first step: `state` is a constant.
-
-        Args:
-            chunk, state: as in `read`.
-            last_alone: only the cost of the chunk's last step counts.
         """
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
@@ -176,10 +157,6 @@ class Network(nn.Module):
         with threads(self.threads):
             torch.autograd.backward(states, dh)
 
-    def _outputs(self, h: Tensor) -> Tensor:
-        V, c = self.readout.weight, self.readout.bias
-        return torch.addmm(c, h, V.t()) if self.config.bias else h @ V.t()
-
     def _states(self, batch: Batch) -> Tensor:
         """The states at the steps that count: [S, B, H]."""
         inputs = self.given(batch.inputs)
@@ -201,30 +178,23 @@ class Network(nn.Module):
 
     def given(self, inputs: Tensor) -> Tensor:
         """Inputs in the network's dtype; tokens as they are."""
-        if inputs.is_floating_point() and inputs.dtype != self._dtype:
-            return inputs.to(self._dtype)
-        return inputs
+        return inputs.to(self._dtype) if inputs.is_floating_point() else inputs
 
 
 def _layers(config: Config, inputs: int, outputs: int) -> tuple[Any, nn.Linear]:
     """The recurrent layer and the read-out that the settings ask for; `_draw` gives them their weights."""
     dtype, hidden = getattr(torch, config.dtype), config.hidden or 1
-    layer = getattr(steadygrad, NETWORKS[config.network], None)
+    name = NETWORKS[config.network]
+    layer = getattr(steadygrad, name, None)
     if layer is None:
-        raise ConfigError(
-            [f"network {config.network!r} is not there: this version has no steadygrad.{NETWORKS[config.network]}"]
-        )
-    plain = {"nonlinearity": config.nonlinearity, "leak": config.leak} if config.network == "rnn" else {}
-    shared = {
-        "alpha": config.alpha,
-        "omega": config.omega,
-        "backend": config.backend,
-        "dtype": dtype,
-        "bias": config.bias,
-    }
+        raise ConfigError([f"network {config.network!r} is not there: this version has no steadygrad.{name}"])
+    options: dict[str, Any] = {"alpha": config.alpha, "omega": config.omega, "backend": config.backend}
+    options |= {"dtype": dtype, "bias": config.bias}
+    if config.network == "rnn":
+        options |= {"nonlinearity": config.nonlinearity, "leak": config.leak}
     with torch.random.fork_rng(devices=[]):  # what torch's constructors draw is drawn again
         try:
-            rnn = layer(inputs, hidden, **plain, **shared)
+            rnn = layer(inputs, hidden, **options)
         except RuntimeError as error:  # the backend asked for is not there
             raise ConfigError([str(error)]) from error
         readout = nn.Linear(hidden, outputs, bias=config.bias, dtype=dtype)
@@ -236,14 +206,15 @@ def _layers(config: Config, inputs: int, outputs: int) -> tuple[Any, nn.Linear]:
 
 @torch.no_grad()
 def _draw(network: Network, config: Config) -> None:
-    """Give a network the initial weights that its settings ask for; their `seed` alone decides them."""
+    """Give a network its initial weights; the `seed` alone decides them."""
     generator = stream(config.seed, "init")
-    if config.init in ("uniform", "remember", "chrono"):
+    if config.init in OF_GATED:
         bound = 1 / math.sqrt(config.hidden or 1)
-        for parameter in (each for each in network.parameters() if each.requires_grad):
-            parameter.uniform_(-bound, bound, generator=generator)
-        for parameter in (each for each in network.parameters() if not each.requires_grad):
-            parameter.zero_()  # the second bias of a plain layer
+        for parameter in network.parameters():
+            if parameter.requires_grad:
+                parameter.uniform_(-bound, bound, generator=generator)
+            else:
+                parameter.zero_()  # the second bias of a plain layer
         if config.init == "remember":
             init.remember_(network)
         elif config.init == "chrono":
@@ -268,9 +239,8 @@ def stream(seed: int, *purpose: object) -> torch.Generator:
 def threads(number: int | None) -> Iterator[None]:
     """Let torch use `number` threads while this lasts; None leaves them as they are.
 
-    A run holds torch at one thread and gives more to the recurrent layer alone. torch's products and sums (the read-out, the
-    gradient's norm) round differently on another number of threads; the layer's kernel does not, so the results of a run do
-    not depend on the number of threads.
+    A run holds torch at one thread and gives more to the recurrent layer alone: torch's products and sums round differently on
+    another number of threads, the layer's kernel does not. So results do not depend on the number of threads.
     """
     before = torch.get_num_threads()
     if number is None or number == before:

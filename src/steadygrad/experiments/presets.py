@@ -1,16 +1,16 @@
 """The named settings, in one table.
 
-paper     the supplement's, problem by problem. It gives none for memorization (those are temporal order's), the JSB chorales
-          and the user's own data (Nottingham's and the Penn Treebank's). It does not say how many sequences of music or text
-          make an update, or how long it trained: its rates go with single sequences, and patience ends a run.
+paper        the supplement's, problem by problem. It gives none for memorization (those are temporal order's), the JSB chorales
+             and the user's own data (Nottingham's and the Penn Treebank's). It does not say how many sequences of music or
+             text make an update, or how long it trained: its rates go with single sequences, and patience ends a run.
 proceedings  what the final edition says: rate 0.01, no momentum, threshold 1, Ω of squared norms before σ with α = 4, and
-          training goes on until none of 10,000 test sequences is wrong. It gives α for temporal order alone; the other tasks
-          have the supplement's. Drawn problems alone.
-program   what the authors' program does where it differs from the paper: Ω of squared norms after σ, its own clipping
-          and rate, sparse W_rec scaled to ρ = 0.95, [50, 200), and no rest before 0 % are wrong. Drawn problems alone.
-steady    this library's own. Drawn problems: rectified units, lengths that grow, Adam, the mean of the weights before a test.
-fig7      Fig. 7's own, for all three algorithms: the paper's tanh network, on which gradients do vanish, with momentum and a
-          larger α, so that a short budget does not end before SGD-CR does. Drawn problems alone.
+             training goes on until none of 10,000 test sequences is wrong. It gives α for temporal order alone; the other
+             tasks have the supplement's. Drawn problems alone.
+program      what the authors' program does where it differs from the paper: Ω of squared norms after σ, its own clipping
+             and rate, sparse W_rec scaled to ρ = 0.95, [50, 200), and training until 0 % are wrong. Drawn problems alone.
+steady       this library's own. Drawn problems: rectified units, lengths that grow, Adam, weights averaged before a test.
+fig7         Fig. 7's own, for all three algorithms: the paper's tanh network, on which gradients do vanish, with momentum and
+             a larger α, so that a short budget does not end before SGD-CR does. Drawn problems alone.
 """
 
 from __future__ import annotations
@@ -19,149 +19,76 @@ from typing import Any
 
 from ..checks import one_of
 from . import problem as problems
-from .config import ALGORITHMS, DRAWN, PROBLEMS, TEXTS, Config
+from .config import ALGORITHMS, CLIPPING, DRAWN, PROBLEMS, REGULARISING, TEXTS, Config
 
 Settings = dict[str, Any]
 
+
+def _by_task(
+    order: Settings, sums: Settings, permutation: Settings, memorization: Settings, recall: Settings
+) -> dict[str, Settings]:
+    return {
+        **dict.fromkeys(("temporal-order", "temporal-order-3bit"), order),
+        **dict.fromkeys(("addition", "multiplication"), sums),
+        "random-permutation": permutation,
+        **dict.fromkeys(("memorization-5bit", "memorization-20bit"), memorization),
+        "recall": recall,
+    }
+
+
 PAPER: Settings = {"length": (50, 200), "init": "basic_tanh", "threshold": 6.0, "max_updates": 5_000_000}
-PAPER_BY_TASK: dict[str, Settings] = {
-    "temporal-order": {"lr": 0.001, "alpha": 2.0},
-    "temporal-order-3bit": {"lr": 0.001, "alpha": 2.0},
-    "addition": {"lr": 0.01, "alpha": 0.5},
-    "multiplication": {"lr": 0.01, "alpha": 0.5},
-    "random-permutation": {"lr": 0.001, "alpha": 1.0},
-    "memorization-5bit": {"lr": 0.001, "alpha": 2.0},
-    "memorization-20bit": {"lr": 0.001, "alpha": 2.0},
-    "recall": {"lr": 0.001, "alpha": 2.0},
-}
+SLOW: Settings = {"lr": 0.001, "alpha": 2.0}
+PAPER_BY_TASK = _by_task(SLOW, {"lr": 0.01, "alpha": 0.5}, {"lr": 0.001, "alpha": 1.0}, SLOW, SLOW)
 
-PROCEEDINGS: Settings = {
-    "length": (50, 200),
-    "init": "basic_tanh",
-    "lr": 0.01,
-    "threshold": 1.0,
-    "omega": "proceedings",
-    "success": 0.0,
-    "max_updates": 5_000_000,
-}
-PROCEEDINGS_BY_TASK: dict[str, Settings] = {
-    "temporal-order": {"alpha": 4.0},
-    "temporal-order-3bit": {"alpha": 4.0},
-    "addition": {"alpha": 0.5, "options": {"criterion": "squared"}},
-    "multiplication": {"alpha": 0.5, "options": {"criterion": "squared"}},
-    "random-permutation": {"alpha": 1.0},
-    "memorization-5bit": {"alpha": 4.0},
-    "memorization-20bit": {"alpha": 4.0},
-    "recall": {"alpha": 4.0},
-}
+PROCEEDINGS: Settings = {**PAPER, "lr": 0.01, "threshold": 1.0, "omega": "proceedings", "success": 0.0}
+SQUARED: Settings = {"alpha": 0.5, "options": {"criterion": "squared"}}
+PROCEEDINGS_BY_TASK = _by_task({"alpha": 4.0}, SQUARED, {"alpha": 1.0}, {"alpha": 4.0}, {"alpha": 4.0})
 
-PROGRAM: Settings = {
-    "length": (50, 199),
-    "init": "smart_tanh",
-    "lr": 0.01,
-    "threshold": 1.0,
-    "nonfinite": "shrink",
-    "omega": "program",
-    "success": 0.0,
-    "max_updates": 5_000_000,
-}
-PROGRAM_BY_TASK: dict[str, Settings] = {
-    "temporal-order": {"alpha": 2.0, "options": {"positions": "program"}},
-    "temporal-order-3bit": {"alpha": 2.0, "options": {"positions": "program"}},
-    "addition": {"alpha": 0.5, "options": {"criterion": "squared"}},
-    "multiplication": {"alpha": 0.5, "options": {"criterion": "squared"}},
-    "random-permutation": {"alpha": 1.0, "options": {"predict": "last"}},
-    "memorization-5bit": {"alpha": 2.0, "options": {"counted": "all"}},
-    "memorization-20bit": {"alpha": 2.0, "options": {"counted": "all"}},
-    "recall": {"alpha": 2.0},
-}
+PROGRAM: Settings = {**PROCEEDINGS, "length": (50, 199), "init": "smart_tanh", "nonfinite": "shrink"}
+PROGRAM |= {"omega": "program"}
+PROGRAM_BY_TASK = _by_task(
+    {"alpha": 2.0, "options": {"positions": "program"}},
+    SQUARED,
+    {"alpha": 1.0, "options": {"predict": "last"}},
+    {"alpha": 2.0, "options": {"counted": "all"}},
+    {"alpha": 2.0},
+)
 
 # Rectified units that begin by keeping what they have (Le, Jaitly & Hinton 2015): their memory is linear, and does not fade
-# as that of tanh does. Nothing but Ω then holds the error, and the state, from growing.
-STEADY: Settings = {
-    "length": (50, 200),
-    "nonlinearity": "relu",
-    "init": "identity",
-    "optimizer": "adam",
-    "lr": 0.0005,
-    "threshold": 1.0,
-    "alpha": 10.0,
-    "curriculum": (10, 15),
-    "curriculum_loss": 0.05,
-    "check_every": 500,
-    "average": 500,
-    "after_success": "polish",
-    "polish": 2.0,
-    "max_updates": 100_000,
-}
+# as that of tanh does. Only Ω then keeps the error, and the state, from growing.
+STEADY: Settings = {"length": (50, 200), "nonlinearity": "relu", "init": "identity", "optimizer": "adam", "lr": 0.0005}
+STEADY |= {"threshold": 1.0, "alpha": 10.0, "curriculum": (10, 15), "curriculum_loss": 0.05, "check_every": 500}
+STEADY |= {"average": 500, "after_success": "polish", "polish": 2.0, "max_updates": 100_000}
 # A mean squared error: 0.04 is what a constant answer earns, 0.00024 what 99 % within 0.04 take. The rate's noise keeps it
 # near 0.004 at first, so the lengths grow before that and the last digits come as the rate falls.
-SUM: Settings = {
-    "lr": 0.001,
-    "lr_schedule": "cosine",
-    "alpha": 1.0,
-    "curriculum_loss": 0.005,
-    "curriculum_patience": 200,
-    "max_updates": 30_000,
-}
+SUM: Settings = {"lr": 0.001, "lr_schedule": "cosine", "alpha": 1.0, "curriculum_loss": 0.005}
+SUM |= {"curriculum_patience": 200, "max_updates": 30_000}
 # Many symbols are more than a state can hold still. But a cycle of rectified units carries them along unharmed, to where
 # they stand when they are due. That is elsewhere at every length: none can grow, and that a model errs at another is no fault.
-MEMORIZATION: Settings = {
-    "init": "cycle",
-    "lr": 0.0005,
-    "lr_schedule": "1/length",
-    "threshold": 0.1,
-    "curriculum": None,
-    "after_success": "stop",
-    "max_updates": 20_000,
+MEMORIZATION: Settings = {"init": "cycle", "lr": 0.0005, "lr_schedule": "1/length", "threshold": 0.1}
+MEMORIZATION |= {"curriculum": None, "after_success": "stop", "max_updates": 20_000}
+STEADY_BY_TASK = _by_task({}, SUM, {}, MEMORIZATION, {})
+FIG7: Settings = {
+    **STEADY,
+    "nonlinearity": "tanh",
+    "init": "basic_tanh",
+    "alpha": 8.0,
+    "optimizer": "momentum",
+    "lr": 0.003,
 }
-STEADY_BY_TASK: dict[str, Settings] = {
-    "temporal-order": {},
-    "temporal-order-3bit": {},
-    "addition": SUM,
-    "multiplication": SUM,
-    "random-permutation": {},
-    "memorization-5bit": MEMORIZATION,
-    "memorization-20bit": MEMORIZATION,
-    "recall": {},
-}
+FIG7 |= {"lr_schedule": "1/length"}  # a rate that falls with lengths above 50
+FIG7 |= {"curriculum": (50, 50), "curriculum_loss": 0.15, "check_every": 1000, "average": 1, "after_success": "stop"}
 
-PAPER_MUSIC: Settings = {
-    "nonlinearity": "sigmoid",
-    "init": "sigmoid",
-    "steps": 200,
-    "batch": 1,
-    "cost": "mean",
-    "threshold": 8.0,
-    "lr": 1.0,
-    "lr_schedule": "half-when-worse",
-    "alpha": 0.5,
-    "alpha_schedule": "1/t",
-    "epochs": 200,
-    "patience": 20,
-}
-PAPER_TEXT: Settings = {
-    "nonlinearity": "sigmoid",
-    "init": "sigmoid",
-    "bias": False,
-    "steps": 200,
-    "batch": 1,
-    "cost": "sum",
-    "threshold": 45.0,
-    "epochs": 50,
-    "patience": 5,
-}
+PAPER_DATA: Settings = {"nonlinearity": "sigmoid", "init": "sigmoid", "steps": 200, "batch": 1}
+PAPER_MUSIC: Settings = {**PAPER_DATA, "cost": "mean", "threshold": 8.0, "lr": 1.0, "lr_schedule": "half-when-worse"}
+PAPER_MUSIC |= {"alpha": 0.5, "alpha_schedule": "1/t", "epochs": 200, "patience": 20}
+PAPER_TEXT: Settings = {**PAPER_DATA, "bias": False, "cost": "sum", "threshold": 45.0, "epochs": 50, "patience": 5}
 PAPER_BY_DATA: dict[str, Settings] = {
-    "piano-midi": {"hidden": 300},
-    "nottingham": {"hidden": 300},
+    **{name: {"hidden": units} for name, units in problems.UNITS.items()},
     "musedata": {"hidden": 400, "lr": 0.5, "alpha": 0.1},
-    "jsb": {"hidden": 300},
-    "music": {"hidden": 300},
-    "ptb": {"hidden": 500},
-    "text": {"hidden": 500},
 }
 # The paper's rate depends on what is done to the gradient, and on how far ahead is predicted. 'sgd-r' is not the paper's:
-# it has the rate of 'sgd', as nothing holds its gradient back either.
+# it has the rate of 'sgd', as its gradient is not clipped either.
 PAPER_NEXT: dict[str, Settings] = {
     "sgd": {"lr": 0.001},
     "sgd-c": {"lr": 0.01},
@@ -183,54 +110,19 @@ STEADY_MUSIC: Settings = {
     "batch": 4,
     "cost": "sum",
     "threshold": 200.0,
-    "optimizer": "adam",
-    "lr": 0.003,
-    "lr_schedule": "cosine",
-    "alpha": 0.5,
-    "alpha_schedule": "1/t",
-    "epochs": 50,
-    "patience": 10,
 }
-# Rectified units learn a text in fewer epochs than sigmoid units, and these in fewer than tanh.
-STEADY_TEXT: Settings = {
-    "nonlinearity": "relu",
-    "init": "input_driven",
-    "steps": 50,  # four times as many updates as 200 steps give, at the same cost; the state is carried all the same
-    "batch": 16,
-    "cost": "mean",
-    "threshold": 0.5,
-    "optimizer": "adam",
-    "momentum": 0.5,
-    "lr": 0.0015,
-    "lr_schedule": "cosine",
-    "alpha": 0.05,
-    "epochs": 15,
-    "patience": 3,
-}
+STEADY_MUSIC |= {"optimizer": "adam", "lr": 0.003, "lr_schedule": "cosine", "alpha": 0.5, "alpha_schedule": "1/t"}
+STEADY_MUSIC |= {"epochs": 50, "patience": 10}
+# Rectified units learn a text in fewer epochs than sigmoid units, and these in fewer than tanh. Chunks of 50 steps give four
+# times as many updates as 200 steps, at the same cost; the state is carried all the same.
+STEADY_TEXT: Settings = {"nonlinearity": "relu", "init": "input_driven", "steps": 50, "batch": 16, "cost": "mean"}
+STEADY_TEXT |= {"threshold": 0.5, "optimizer": "adam", "momentum": 0.5, "lr": 0.0015, "lr_schedule": "cosine"}
+STEADY_TEXT |= {"alpha": 0.05, "epochs": 15, "patience": 3}
 STEADY_AHEAD: Settings = {"epochs": 4}  # there is less to learn of what lies further ahead
-# A small folder of one's own has few updates in an epoch: ten epochs without a better validation would end it at once.
 STEADY_BY_DATA: dict[str, Settings] = {
-    "piano-midi": {},
-    "nottingham": {},
     "musedata": {"batch": 8, "lr": 0.004, "epochs": 30},
-    "jsb": {},
+    # a small folder of one's own has few updates in an epoch: ten without a better validation would end it at once
     "music": {"patience": None},
-    "ptb": {},
-    "text": {},
-}
-FIG7: Settings = {
-    **STEADY,
-    "nonlinearity": "tanh",
-    "init": "basic_tanh",
-    "alpha": 8.0,
-    "optimizer": "momentum",
-    "lr": 0.003,
-    "lr_schedule": "1/length",  # a rate that falls with lengths above 50
-    "curriculum": (50, 50),
-    "curriculum_loss": 0.15,
-    "check_every": 1000,
-    "average": 1,
-    "after_success": "stop",
 }
 
 PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {
@@ -257,10 +149,7 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
         problem: a name, 'FILE.py:CLASS', or a class of one's own.
         algorithm: 'sgd', 'sgd-c', 'sgd-r' or 'sgd-cr'.
         name: 'paper', 'proceedings', 'program', 'steady' (the default) or 'fig7'; of a data set 'paper' or 'steady'.
-        **overrides: fields of `Config` that shall be otherwise.
-
-    Returns:
-        A `Config`.
+        **overrides: fields of `Config` to change.
 
     Example:
         >>> config = preset("temporal-order", "sgd-c", "paper", seed=3)
@@ -287,11 +176,11 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
         one_of("preset", name, OF_DATA)
         settings = _of_data(problem, algorithm, name, overrides)
     unused: tuple[str, ...] = ()
-    if algorithm not in ("sgd-c", "sgd-cr"):
+    if algorithm not in CLIPPING:
         unused += OF_CLIPPING
-    if algorithm not in ("sgd-r", "sgd-cr"):
+    if algorithm not in REGULARISING:
         unused += OF_OMEGA
-    if not _fits(settings.get("curriculum"), overrides, name):
+    if not _fits(settings.get("curriculum"), overrides):
         unused += OF_CURRICULUM
     if {**settings, **overrides}.get("after_success") == "stop":
         unused += ("polish",)
@@ -325,7 +214,7 @@ def _of_data(problem: str, algorithm: str, name: str, overrides: Settings) -> Se
     return {**settings, **getattr(own, "presets", {}).get(name, {})}
 
 
-def _fits(curriculum: tuple[int, int] | None, overrides: Settings, name: str) -> bool:
+def _fits(curriculum: tuple[int, int] | None, overrides: Settings) -> bool:
     """Whether the preset's curriculum, if it has one, can grow into the lengths asked for."""
     if curriculum is None or overrides.get("curriculum", curriculum) is None:
         return False

@@ -79,30 +79,25 @@ def name_of(problem: Any) -> Any:
     try:
         return f"{absolute(inspect.getfile(kind))}:{kind.__qualname__}"
     except (OSError, TypeError):
-        raise ValueError(
-            f"problem must be a class in a file, so that the run can be resumed, and {kind.__qualname__} is in none"
-        ) from None
+        why = f"so that the run can be resumed, and {kind.__qualname__} is in none"
+        raise ValueError(f"problem must be a class in a file, {why}") from None
 
 
-def own(name: str) -> type[Any]:
+def own(name: str) -> Any:
     """The user's class called 'FILE.py:CLASS'."""
     from .. import tasks
 
-    path, _, called = name.rpartition(":")
-    path = absolute(path)
+    file, _, called = name.rpartition(":")
+    path = absolute(file)
     module = _module(path)
     kind: Any = getattr(module, called, None)
     if not isinstance(kind, type):
-        classes = [
-            each
-            for each, value in vars(module).items()
-            if inspect.isclass(value) and value.__module__ == module.__name__
-        ]
-        raise ValueError(f"problem must be a class in {path} ({', '.join(classes) or 'it has none'}), not {called!r}")
+        classes = filter(inspect.isclass, vars(module).values())
+        names = ", ".join(each.__name__ for each in classes if each.__module__ == module.__name__) or "it has none"
+        raise ValueError(f"problem must be a class in {path} ({names}), not {called!r}")
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
-    drawing: Any = kind
-    if wanted is OF_DRAWN and drawing.sample is tasks.Task.sample and drawing._draw is tasks.Task._draw:
+    if wanted is OF_DRAWN and kind.sample is tasks.Task.sample and kind._draw is tasks.Task._draw:
         missing.append("sample")
     if missing:
         raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")
@@ -141,18 +136,8 @@ def drawn(name: str, options: dict[str, Any]) -> Any:
     return tasks.get(name, **options)
 
 
-def units(name: str, made: Any) -> int:
-    """The usual number of hidden units for a problem."""
-    return UNITS.get(name) or getattr(made, "hidden_size", DEFAULT_UNITS)
-
-
 def build(config: Any) -> Any:
-    """The problem of a config, its data read and verified.
-
-    Raises:
-        DataError: a data file is missing, altered, unreadable, or too short.
-        ValueError: the data are too short for the config.
-    """
+    """The problem of a config, its data read and verified (DataError; ValueError where they are too short)."""
     if config.form == DRAWN:
         return drawn(config.problem, config.options)
     if is_own(config.problem):

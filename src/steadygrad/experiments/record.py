@@ -44,40 +44,38 @@ THINNING = 1.015
 class Record:
     """The two files of lines in a run's folder.
 
-    Args:
-        directory: the folder.
-        sizes: their sizes in bytes at the checkpoint that the run goes on from: what was written after it is cut off,
-            for it will be written again. None begins them anew.
+    `sizes` are their sizes in bytes at the checkpoint that the run goes on from: what was written after it is cut off, for it
+    will be written again. None begins them anew.
     """
 
     def __init__(self, directory: Path, sizes: dict[str, int] | None = None) -> None:
-        sizes = sizes or {}
         self._paths = {name: directory / name for name in (files.METRICS, files.FLOW)}
         self._files: dict[str, FileIO] = {}
         for name, path in self._paths.items():
             # unbuffered: a line that a full disk did not take must not be tried again when the file is closed
             file = open(path, "ab", buffering=0)  # noqa: SIM115
-            if os.path.getsize(path) > sizes.get(name, 0):
-                file.truncate(sizes.get(name, 0))
+            kept = (sizes or {}).get(name, 0)
+            if os.path.getsize(path) > kept:
+                file.truncate(kept)
             self._files[name] = file
         self.next_snapshot = 0
 
-    def metrics(self, line: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl."""
-        self._append(files.METRICS, line)
+    def append(self, name: str, line: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl or flow.jsonl."""
+        values = {key: finite(value) for key, value in line.items()}
+        left = json.dumps(values, allow_nan=False).encode() + b"\n"
+        try:
+            while left:
+                left = left[self._files[name].write(left) :]
+        except OSError as error:
+            raise files.cannot_write(self._paths[name], error) from error
 
     def snapshot(self, updates: int, seen: Snapshot) -> None:
         """Add a line to flow.jsonl, if one is due."""
         if updates < self.next_snapshot:
             return
-        line = {
-            "updates": updates,
-            "steps": seen.steps,
-            "stride": seen.stride,
-            "norms": seen.norms,
-            "eigenvalues": seen.eigenvalues,
-        }
-        self._append(files.FLOW, line)
+        shown = {name: getattr(seen, name) for name in ("steps", "stride", "norms", "eigenvalues")}
+        self.append(files.FLOW, {"updates": updates, **shown})
         self.next_snapshot = math.ceil(updates * THINNING)
 
     def settle(self) -> dict[str, int]:
@@ -87,7 +85,7 @@ class Record:
             try:
                 os.fsync(file.fileno())
             except OSError as error:
-                raise _cannot(self._paths[name], error) from error
+                raise files.cannot_write(self._paths[name], error) from error
             sizes[name] = os.path.getsize(self._paths[name])
         return sizes
 
@@ -95,15 +93,6 @@ class Record:
         """Close the files."""
         for file in self._files.values():
             file.close()
-
-    def _append(self, name: str, line: dict[str, Any]) -> None:
-        text = json.dumps({key: finite(value) for key, value in line.items()}, allow_nan=False)
-        left = text.encode() + b"\n"
-        try:
-            while left:
-                left = left[self._files[name].write(left) :]
-        except OSError as error:
-            raise _cannot(self._paths[name], error) from error
 
 
 def finite(value: Any) -> Any:
@@ -117,25 +106,16 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _cannot(path: Path, error: OSError) -> OSError:
-    return OSError(error.errno, f"cannot write {path}: {error.strerror or error}")
-
-
 LAGS = 200
 DIGITS = 4
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look at the gradients.
+    """One look at the gradients, on sequences of `steps` steps; norms are `stride` lags apart.
 
-    Attributes:
-        steps: the length T of the sequences it was measured on.
-        stride: the distance between two lags.
-        norms: the error's norm against lag, relative to the last step; None where it is not finite.
-        omega, active, horizon: as in `steadygrad.GradientFlow`.
-        spectral_radius: ρ(W_rec); NaN for gated layers.
-        eigenvalues: of W_rec, pairs of real and imaginary part; none for gated layers.
+    `norms` are relative to the last step, None where not finite; `omega`, `active` and `horizon` as in
+    `steadygrad.GradientFlow`; `eigenvalues` (pairs of real and imaginary part) are of W_rec, none for gated layers.
     """
 
     steps: int
@@ -176,21 +156,13 @@ def snapshot(rnn: Any, errors: Callable[[], Any], of_last: Callable[[], Any] | N
     steps = flow.measured.shape[1]
     stride = math.ceil(steps / LAGS)
     norms = (flow if of_last is None else measured(rnn, of_last)).norms.flip(0)
-    relative = (norms / norms[0])[::stride].tolist()
-    W = rnn.weight_hh_l0.detach()
-    λ = (
-        _eigenvalues(W) if W.shape[0] == W.shape[1] else []
-    )  # a gated layer's gates are stacked: they have no one spectrum
-    return Snapshot(
-        steps,
-        stride,
-        [_rounded(each) for each in relative],
-        flow.omega,
-        flow.active,
-        flow.horizon,
-        max(map(abs, λ)) if λ else math.nan,
-        [(round(each.real, DIGITS), round(each.imag, DIGITS)) for each in λ],
-    )
+    relative = [float(f"{each:.{DIGITS}g}") for each in (norms / norms[0])[::stride].tolist()]
+    W, λ = rnn.weight_hh_l0.detach(), list[complex]()
+    if W.shape[0] == W.shape[1]:  # a gated layer's gates are stacked: they have no one spectrum
+        λ = eigenvalues(W).tolist() if torch.isfinite(W).all() else [complex(math.nan, math.nan)]
+    radius = max(map(abs, λ), default=math.nan)
+    pairs = [(round(each.real, DIGITS), round(each.imag, DIGITS)) for each in λ]
+    return Snapshot(steps, stride, finite(relative), flow.omega, flow.active, flow.horizon, radius, pairs)
 
 
 def measured(rnn: Any, errors: Callable[[], Any]) -> CellFlow:
@@ -201,13 +173,3 @@ def measured(rnn: Any, errors: Callable[[], Any]) -> CellFlow:
     finally:
         rnn.record = False
     return rnn.flow[0]
-
-
-def _eigenvalues(W: torch.Tensor) -> list[complex]:
-    if not torch.isfinite(W).all():
-        return [complex(math.nan, math.nan)]
-    return eigenvalues(W).tolist()
-
-
-def _rounded(value: float) -> float | None:
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None

@@ -15,7 +15,7 @@ import json
 import logging
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -36,10 +36,9 @@ class Result:
         best_updates: when the best weights were tested.
         solved: whether a test found at most the share `success` of the test sequences wrong.
         error, errors: of the best weights on the test sequences, by the problem's criterion, and by every criterion.
-        train, valid, test: the score of the weights that were best on validation, over the whole of each part. None where it
-            is not known: the test part is read once, at the end, and a run that diverged in its first epoch has no weights.
-        best_epoch: the epoch they were validated at; 0 where there are none.
-        epochs: how many were completed.
+        train, valid, test: the score of the weights that were best on validation, over each whole part; None if unknown: the
+            test part is read once, at the end, and a run that diverged in its first epoch has no weights.
+        best_epoch, epochs: the epoch they were validated at (0: none), and how many epochs were completed.
         tokens_per_second: predictions learned from in a second of training, validation left out.
     """
 
@@ -61,7 +60,6 @@ class Result:
 
     @property
     def diverged(self) -> bool:
-        """Whether it ended because it diverged."""
         return self.reason.startswith("diverged")
 
     @property
@@ -116,14 +114,11 @@ class Result:
         'test 3.456, train 3.210 after 40 epochs'
         """
         if self.solved is None:
-            scores = ", ".join(f"{part} {_score(getattr(self, part))}" for part in ("test", "train"))
-            return f"{scores} after {self.epochs:,} epochs"
+            scores = {part: getattr(self, part) for part in ("test", "train")}
+            told = (f"{part} {'–' if value is None else f'{value:.3f}'}" for part, value in scores.items())
+            return f"{', '.join(told)} after {self.epochs:,} epochs"
         verdict = "solved" if self.solved else f"not solved: {self.reason}"
         return verdict if verdict.endswith(" updates") else f"{verdict} after {self.updates:,} updates"
-
-
-def _score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 KEPT = 2
@@ -131,9 +126,8 @@ FORMAT = "steadygrad run, 2"
 _log = logging.getLogger("steadygrad")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """What was found on disk: named tensors, and plain values."""
+class Checkpoint(NamedTuple):
+    """The state of a run: named tensors, and plain values as JSON can hold them."""
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]
@@ -144,70 +138,52 @@ class CheckpointError(ValueError):
 
 
 def save(directory: Path, config: Config, updates: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> Path:
-    """Write the state after `updates` updates, and remove all but the last two.
-
-    Args:
-        directory: the run's folder.
-        config: its settings, without which the state means nothing.
-        updates: how many were made.
-        tensors, values: the state; values as JSON can hold them.
-
-    Returns:
-        The file.
-    """
+    """Write the state of the run in `directory` after `updates` updates, remove all but the last two, and return the file."""
     folder = directory / files.CHECKPOINTS
     folder.mkdir(exist_ok=True)
     header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
-    header["sha256"] = files.checksum(tensors, header)
     path = folder / f"{updates:09d}.safetensors"
-    files.write(path, files.safetensors().torch.save({name: t.contiguous() for name, t in tensors.items()}, header))
+    files.write_tensors(path, tensors, header)
     for old in _all(folder)[KEPT:]:
         old.unlink(missing_ok=True)
     return path
 
 
 def latest(directory: Path, config: Config) -> Checkpoint | None:
-    """The newest state of the run in `directory` that is whole and its own, or None if none was ever written.
-
-    One that is refused is named in a warning.
-    """
+    """The newest usable state of the run in `directory`, or None if none was written; a warning names those refused."""
     refused: list[str] = []
     for path in _all(directory / files.CHECKPOINTS):
         try:
-            tensors, values = read(path, config)
+            found = read(path, config)
         except CheckpointError as error:
             refused.append(str(error))
-        else:
-            for sentence in refused:
-                _log.warning("%s; the one before it is used", sentence)
-            return Checkpoint(tensors, values)
-    if refused:
-        where = directory / files.CHECKPOINTS
-        raise CheckpointError(f"{'; '.join(refused)}; no other is left (to begin anew, remove {where})")
-    return None
+            continue
+        for sentence in refused:
+            _log.warning("%s; the one before it is used", sentence)
+        return found
+    if not refused:
+        return None
+    where = directory / files.CHECKPOINTS
+    raise CheckpointError(f"{'; '.join(refused)}; no other is left (to begin anew, remove {where})")
 
 
-def read(path: Path, config: Config) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and values of one checkpoint, verified."""
-    library = files.safetensors()
+def read(path: Path, config: Config) -> Checkpoint:
+    """One checkpoint, verified."""
     try:
-        with library.safe_open(path, "pt") as file:
-            header: dict[str, str] = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (library.SafetensorError, OSError) as error:
+        tensors, header, whole = files.read_tensors(path)
+    except (files.safetensors().SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
     if header.get("format") != FORMAT:
         raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")
-    if header.pop("sha256", "") != files.checksum(tensors, header):
+    if not whole:
         raise CheckpointError(f"{path} is refused, it is altered: its checksum does not fit")
     try:
-        other = Config.from_json(header["config"])
+        differences = config.differences(Config.from_json(header["config"]))
     except ConfigError as error:
         raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
-    differences = config.differences(other)
     if differences:
         raise CheckpointError(f"{path} is refused, it is of another run: here {', '.join(differences)}")
-    return tensors, json.loads(header["values"])
+    return Checkpoint(tensors, json.loads(header["values"]))
 
 
 def _all(folder: Path) -> list[Path]:

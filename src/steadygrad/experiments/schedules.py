@@ -27,20 +27,15 @@ from typing import Any
 from ..checks import one_of
 from .config import SCHEDULES as SCHEDULES
 
-OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}
-"""Name to power."""
+OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}  # name to power
 SHORT = 50
-LOOKS = 10
-"""How often in `patience` updates a curriculum takes the mean loss."""
+LOOKS = 10  # how often in `patience` updates a curriculum takes the mean loss
 
 
 class Schedule:
-    """The factor of a value as training goes on.
+    """The factor of a value as training goes on: one of `SCHEDULES`, or of `OF_LENGTH`.
 
-    Args:
-        name: one of `SCHEDULES`, or of `OF_LENGTH`.
-        epoch: updates in an epoch, for '1/t' and 'half-when-worse'.
-        max_updates: where 'linear' and 'cosine' reach 0.
+    `epoch` is the number of updates in an epoch, and 'linear' and 'cosine' reach 0 at `max_updates`.
 
     Example:
         >>> schedule = Schedule("1/t", epoch=100, max_updates=1000)
@@ -53,8 +48,7 @@ class Schedule:
     def __init__(self, name: str, epoch: int, max_updates: int) -> None:
         self.name = one_of("schedule", name, (*SCHEDULES, *OF_LENGTH))
         self.epoch, self.max_updates = epoch, max_updates
-        self._halvings = 0
-        self._seen, self._sum = 0, 0.0
+        self._halvings, self._seen, self._sum = 0, 0, 0.0
         self._before: float | None = None
 
     def factor(self, updates: float, length: int = SHORT) -> float:
@@ -85,13 +79,11 @@ class Schedule:
         self._seen, self._sum = 0, 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has seen, as plain numbers."""
         # a sum that is no longer finite is spelled out: JSON has no such number
         total = self._sum if math.isfinite(self._sum) else str(self._sum)
         return {"halvings": self._halvings, "seen": self._seen, "sum": total, "before": self._before}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict()`, to the very same numbers."""
         self._halvings, self._seen = state["halvings"], state["seen"]
         self._sum, self._before = float(state["sum"]), state["before"]
 
@@ -99,10 +91,7 @@ class Schedule:
 class Curriculum:
     """The range of lengths to draw from, now.
 
-    Args:
-        start: the lengths to begin with; None for `target` from the start.
-        target: the lengths to end with.
-        growth, patience, loss: as in the equation above.
+    It begins at `start`, or at `target` if that is None; `growth`, `patience` and `loss` are as in the equation above.
 
     Example:
         >>> lengths = Curriculum((20, 30), (50, 200), growth=1.5, patience=2, loss=0.1)
@@ -115,46 +104,33 @@ class Curriculum:
     def __init__(
         self, start: tuple[int, int] | None, target: tuple[int, int], growth: float, patience: int, loss: float
     ) -> None:
-        self.now = start or target
-        self.target = target
+        self.now, self.target = start or target, target
         self.growth, self.patience, self.loss = growth, patience, loss
         self._losses: deque[float] = deque(maxlen=patience)
         self._look_every = max(1, patience // LOOKS)
         self._seen = 0
 
-    @property
-    def finished(self) -> bool:
-        """Whether the lengths are the target's."""
-        return self.now == self.target
-
     def finish(self) -> None:
-        """Go to the target at once."""
         self.now = self.target
 
     def observe(self, loss: float) -> None:
         """Take in the loss of one update, and grow if it is time."""
-        if self.finished:
+        if self.now == self.target:
             return
         self._losses.append(loss)
         self._seen += 1
         if self._seen < self.patience or self._seen % self._look_every:
             return
         if sum(self._losses) / self.patience < self.loss:
-            low, high = (
-                min(math.ceil(self.growth * end), last) for end, last in zip(self.now, self.target, strict=True)
-            )
-            self.now = (low, high)
+            (low, high), (last_low, last_high) = self.now, self.target
+            self.now = min(math.ceil(self.growth * low), last_low), min(math.ceil(self.growth * high), last_high)
             self._losses.clear()
             self._seen = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, as plain numbers."""
         losses = [loss if math.isfinite(loss) else str(loss) for loss in self._losses]
         return {"now": list(self.now), "losses": losses, "seen": self._seen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict()`, to the very same numbers."""
-        low, high = state["now"]
-        self.now = (low, high)
+        self.now, self._seen = tuple(state["now"]), state["seen"]
         self._losses = deque(map(float, state["losses"]), maxlen=self.patience)
-        self._seen = state["seen"]

@@ -21,23 +21,8 @@ from .files import MissingExtra
 from .record import Snapshot
 
 SCALARS = (
-    "loss",
-    "train",
-    "valid",
-    "test_loss",
-    "error",
-    "gradient_norm",
-    "gradient_norm_max",
-    "clip_rate",
-    "omega",
-    "active",
-    "spectral_radius",
-    "horizon",
-    "high",
-    "lr",
-    "alpha",
-    "updates_per_second",
-    "tokens_per_second",
+    *("loss", "train", "valid", "test_loss", "error", "gradient_norm", "gradient_norm_max", "clip_rate", "omega"),
+    *("active", "spectral_radius", "horizon", "high", "lr", "alpha", "updates_per_second", "tokens_per_second"),
 )
 DARKEST, BRIGHTEST = -6.0, 2.0
 COLUMNS = 400
@@ -46,12 +31,7 @@ WIDEN = 1.1
 
 
 class Board(Display):
-    """Writes what the checks found to a folder that TensorBoard reads.
-
-    Args:
-        folder: where.
-        unit: the field of the lines that is the horizontal axis.
-    """
+    """Writes what the checks found to a folder that TensorBoard reads; `unit` of the lines is the horizontal axis."""
 
     def __init__(self, folder: Path, unit: str = "updates") -> None:
         try:
@@ -85,8 +65,8 @@ class Board(Display):
         if len(self._columns) > COLUMNS:
             self._columns = self._columns[::2]
         if at >= self._due:
-            name = f"gradient flow (lag × {self._unit})"
-            self._writer.add_image(name, heat_map(self._columns), at, dataformats="HWC")
+            picture = heat_map(self._columns)
+            self._writer.add_image(f"gradient flow (lag × {self._unit})", picture, at, dataformats="HWC")
             self._due = math.ceil(at * WIDEN)
 
 
@@ -99,9 +79,8 @@ def heat_map(columns: list[list[float | None]]) -> np.ndarray:
     lags = max(map(len, columns))
     heat = np.full((lags, len(columns)), np.nan)
     for index, column in enumerate(columns):
-        heat[: len(column), index] = [
-            math.nan if norm is None else math.log10(norm) if norm > 0 else -math.inf for norm in column
-        ]
+        logs = [math.nan if norm is None else math.log10(norm) if norm > 0 else -math.inf for norm in column]
+        heat[: len(column), index] = logs
     share = np.clip((heat - DARKEST) / (BRIGHTEST - DARKEST), 0, 1)
     # dark violet over red to bright yellow: brightness grows all the way, as it must to be read without colour
     stops = np.array([[0.1, 0.0, 0.2], [0.5, 0.1, 0.45], [0.9, 0.3, 0.25], [1.0, 0.95, 0.6]])

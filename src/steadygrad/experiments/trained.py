@@ -1,17 +1,14 @@
-"""A trained network, and what a run keeps so that it can be used without its data.
+"""A trained network without its data, and sampling from a model of text or music.
 
-    DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data
-
-The checksum tells whether the user's own file is still the one the run was begun with, wherever it lies now.
-
-Sampling from a trained model of text or music: one step at a time, the state carried, each draw the input of a later step.
+    DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data; the
+                    checksum tells whether the user's own file is still the one the run was begun with, wherever it is now
 
     text    s_{t+a} ~ softmax(y_t / τ)          y_t [O] from s_1 … s_t; a: how far ahead the model predicts
     music   u_t[k] ~ Bernoulli(sigmoid(y_t[k] / τ))     y_t [88] from u_0 … u_{t−1}, u_0 = 0; each key by itself
 
-τ is the temperature. As it goes to 0 the draws become the most likely character, and every key whose probability is
-above ½; that is what τ = 0 takes. A model that predicts a > 1 ahead fills the a − 1 characters between from earlier
-steps, so its text is as coherent as its predictions are sharp.
+One step at a time, the state carried, each draw the input of a later step. τ is the temperature. As it goes to 0 the draws
+become the most likely character, and every key whose probability is above ½; that is what τ = 0 takes. A model that predicts
+a > 1 ahead fills the a − 1 characters between from earlier steps, so its text is as coherent as its predictions are sharp.
 """
 
 from __future__ import annotations
@@ -29,20 +26,13 @@ from ..checks import number, whole
 from . import files
 from .config import DRAWN, Config
 from .files import FolderError
-from .files import read_config as read_config
 from .network import Network
 from .saved import SPLITS
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network.
-
-    Attributes:
-        config: the settings it was trained with.
-        model: the network, with the best weights of the run; `.rnn` and `.readout` are its layers.
-        symbols: the characters its inputs and outputs stand for, if it is a model of text.
-    """
+    """A network with the best weights of a run (`model.rnn`, `model.readout`), and the characters of a model of text."""
 
     config: Config
     model: Network
@@ -50,24 +40,17 @@ class Trained:
 
 
 def load(directory: str | Path) -> Trained:
-    """The network of a run with its best weights, without its data.
-
-    Args:
-        directory: the run's folder.
-
-    Returns:
-        A `Trained`: `config`, `model` and `symbols`.
-    """
+    """The network of the run in `directory` with its best weights, without its data."""
     config = files.read_config(directory)
     symbols: list[str] | None = None
-    if config.form == DRAWN:
-        model = Network(config)
-    else:
+    sizes: Any = None
+    if config.form != DRAWN:
         about = _about(Path(directory))
         symbols, width = about["symbols"], about["width"]
         inputs, outputs = width if isinstance(width, list) else (width, width)
-        cost = "classes" if symbols is not None else "keys"
-        model = Network(config, SimpleNamespace(input_size=inputs, output_size=outputs, cost=about.get("cost", cost)))
+        cost = about.get("cost", "keys" if symbols is None else "classes")
+        sizes = SimpleNamespace(input_size=inputs, output_size=outputs, cost=cost)
+    model = Network(config, sizes)
     files.read_weights(model, directory)
     return Trained(config, model, symbols)
 
@@ -78,24 +61,17 @@ def keep_data(directory: Path, problem: Any) -> None:
         verify_data(directory, problem)
         return
     inputs, outputs = problem.input_size, problem.output_size
-    about = {
-        "width": inputs if inputs == outputs else [inputs, outputs],
-        "symbols": problem.symbols,
-        "cost": problem.cost,
-        "unit": problem.unit,
-        "parts": {split: problem.predictions(split) for split in SPLITS},
-        "sha256": problem.checksum(),
-    }
+    about = {"width": inputs if inputs == outputs else [inputs, outputs], "symbols": problem.symbols}
+    about |= {"cost": problem.cost, "unit": problem.unit}
+    about |= {"parts": {split: problem.predictions(split) for split in SPLITS}, "sha256": problem.checksum()}
     files.write_json(directory / files.DATA, about)
 
 
 def verify_data(directory: Path, problem: Any) -> None:
     """Refuse data that are not those of the run in `directory`."""
     if _about(directory)["sha256"] != problem.checksum():
-        where = problem.config.path or problem.config.problem
-        raise FolderError(
-            f"{where} has changed since the run in {directory} was begun: put it back, or begin another run"
-        )
+        where = f"{problem.config.path or problem.config.problem} has changed since the run in {directory} was begun"
+        raise FolderError(f"{where}: put it back, or begin another run")
 
 
 def _about(directory: Path) -> dict[str, Any]:
@@ -116,14 +92,11 @@ def sample_text(trained: Trained, length: int, *, temperature: float = 1.0, seed
 
     Args:
         trained: of `steadygrad.experiments.load`.
-        length: how many characters to draw.
+        length: how many characters to draw; they are returned without the prompt.
         temperature: τ, at least 0.
         seed: of the draws; the same one gives the same text.
-        prompt: what comes before; may be empty. A model knows no first character: where the prompt is shorter than
-            `ahead`, it begins as if after the end of a line (or a space, if it knows no lines).
-
-    Returns:
-        the characters drawn, without the prompt.
+        prompt: what comes before. Where it is shorter than `ahead`, the model begins as if after the end of a line (or a
+            space, if it knows no lines).
 
     Example:
         >>> from types import SimpleNamespace
@@ -142,7 +115,8 @@ def sample_text(trained: Trained, length: int, *, temperature: float = 1.0, seed
         raise ValueError(f"trained must be a model of text, not one of music ({trained.config.problem})")
     generator = _checked(length, temperature, seed)
     ahead = trained.config.ahead
-    s = [symbols.index(_start(symbols))] * max(0, ahead - len(prompt)) + _tokens(prompt, symbols)
+    start = next((each for each in ("\n", " ") if each in symbols), symbols[0])
+    s = [symbols.index(start)] * max(0, ahead - len(prompt)) + _tokens(prompt, symbols)
     begin, read, state = len(s), 0, None
     for _ in range(length):
         # The next character is predicted by the state after the one `ahead` of it; all up to there is read at once at first.
@@ -160,14 +134,9 @@ def sample_music(
     """A piano roll from a trained model of music.
 
     Args:
-        trained: of `steadygrad.experiments.load`.
-        length: how many steps to draw.
-        temperature: τ, at least 0.
-        seed: of the draws; the same one gives the same music.
-        prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece.
-
-    Returns:
-        the steps drawn, without the prompt: uint8 [length, 88].
+        trained, length, temperature, seed: as in `sample_text`; `length` counts steps.
+        prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece. The steps that are drawn
+            are returned without it, uint8 [length, 88].
 
     Example:
         >>> from types import SimpleNamespace
@@ -188,8 +157,7 @@ def sample_music(
         if prompt.dim() != 2 or prompt.shape[1] != KEYS or not ((prompt == 0) | (prompt == 1)).all():
             raise ValueError(f"prompt must be [steps, {KEYS}] of zeros and ones, not {list(prompt.shape)}")
         u = torch.cat([u, prompt.float()])
-    state = None
-    steps: list[Tensor] = []
+    state, steps = None, list[Tensor]()
     for _ in range(length):
         y, state = trained.model(u.unsqueeze(1), state)
         steps.append(_keys(y[-1, 0], temperature, generator))
@@ -201,10 +169,6 @@ def _checked(length: int, temperature: float, seed: int) -> torch.Generator:
     whole("length", length)
     number("temperature", temperature, low=0)
     return torch.Generator().manual_seed(whole("seed", seed, low=0))
-
-
-def _start(symbols: list[str]) -> str:
-    return next((symbol for symbol in ("\n", " ") if symbol in symbols), symbols[0])
 
 
 def _tokens(prompt: str, symbols: list[str]) -> list[int]:

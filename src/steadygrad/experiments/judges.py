@@ -1,0 +1,275 @@
+"""When a run tests its network, which weights it keeps, and when it stops.
+
+BySuccess: problems that draw their sequences
+
+    every `check_every`       test on fresh sequences, look at the gradients, write a line
+    after the first success   stop, or polish: train on and keep the weights that err least at twice the longest length
+    at the end                test the weights that were not tested yet
+
+ByValidation: problems with a data set
+
+    ten times an epoch        write a line: training cost since the last, the gradients, Ω
+    at the end of an epoch    validate, look at the gradients and at W_rec's spectrum, write a line, keep the best weights
+    at the end                read all parts of the data with the best weights
+
+Both have `done` (how far the run has come, in the unit that the displays count), `best_weights` (after how many updates they
+were found, and they themselves), `begin()` before the first update, `end(limit)` before each (why the run ends here, or None),
+`after_update()`, `result(reason)`, and for checkpoints `state()` and `load_state()`.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from .descent import Diverged
+from .evaluation import Score, Success, figure
+from .learner import Tally
+from .network import stream
+from .record import look, measured, snapshot
+from .saved import Result
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+LINES = 10
+"""At most so many lines of metrics within an epoch, besides the one at its end."""
+
+
+class BySuccess:
+    """The judge of a problem that draws its sequences.
+
+    Attributes:
+        polishing: (since, for so many) updates, once it is solved.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.config, self.problem = loop, loop.config, loop.problem
+        self.learner, self.feed = loop.learner, loop.learner.feed
+        self.success = Success(loop.config)
+        self.polishing: tuple[int, int] | None = None
+        self._tested = perf_counter()
+
+    @property
+    def done(self) -> int:
+        return self.learner.updates
+
+    @property
+    def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
+        best = self.success.best
+        return None if best is None else (best.updates, best.weights)
+
+    def begin(self) -> None:
+        if self.success.best is None:  # a new run, not one that goes on from a checkpoint
+            self._test()
+            self.loop.save()
+
+    def end(self, limit: int) -> str | None:
+        if self._finished():
+            return "solved"
+        return "max_updates" if self.done >= limit else None
+
+    def after_update(self) -> None:
+        if self.done % self.config.check_every == 0:
+            self._test()
+
+    def state(self) -> dict[str, Any]:
+        return {"success": self.success.state(), "polishing": self.polishing}
+
+    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
+        self.success.load_state(weights, values["success"])
+        self.polishing = None if values["polishing"] is None else tuple(values["polishing"])
+
+    def result(self, reason: str) -> Result:
+        success, updates = self.success, self.done
+        if reason in ("max_updates", "max_seconds") and updates % self.config.check_every:
+            # the weights since the last test may be the best. The checkpoint, written before, does not know of it
+            found, beyond = self._found()
+            success.consider(found, updates, self.loop.seconds, self.learner.weights(), beyond)
+            if self._finished():
+                reason = "solved"
+        best = success.best
+        if best is None:
+            raise RuntimeError("a run must have been tested before its result")
+        found = best.score
+        if not success.is_whole(found) and not reason.startswith("interrupted"):
+            found = success.test_all(self.loop.network_with(best.weights), updates)
+        updates, seconds = self.done, round(self.loop.seconds, 3)
+        first = (updates, seconds) if success.updates is None else (success.updates, round(success.seconds or 0.0, 3))
+        scores = {"solved": success.solved, "error": found.error, "errors": found.errors}
+        return Result(reason, *first, updates, seconds, best.updates, **scores)
+
+    def _finished(self) -> bool:
+        best = self.success.best
+        if not self.success.solved or best is None:
+            return False
+        if self.polishing is None or best.beyond == 0.0:  # nothing is left to be gained
+            return True
+        start, updates = self.polishing
+        return self.done >= start + updates
+
+    def _found(self) -> tuple[Score, float | None]:
+        tested = self.learner.tested
+        found = self.success.test(tested, self.done)
+        return found, self.success.test_beyond(tested, found, self.done)
+
+    def _test(self) -> None:
+        learner, updates = self.learner, self.done
+        learner.descent.judge()
+        found, beyond = self._found()
+        low, high = self.feed.lengths.now
+        seen = look(learner.network, high, stream(self.config.seed, "look", updates))
+        before, self._tested, made = self._tested, perf_counter(), learner.since.updates
+        line: dict[str, Any] = {"updates": updates, **learner.descent.summary(), "test_loss": found.loss}
+        line |= {"error": found.error, "errors": found.errors, "tested": found.sequences, "beyond": beyond}
+        line |= {"omega": seen.omega, "active": seen.active, "spectral_radius": seen.spectral_radius}
+        line |= {"horizon": seen.horizon, "low": low, "high": high, "lr": learner.lr, "alpha": learner.alpha}
+        line |= {"updates_per_second": made / (self._tested - before), "seconds": self.loop.seconds}
+        self.loop.write_line(line, seen)
+        first = self.success.consider(found, updates, self.loop.seconds, learner.weights(), beyond)
+        if first and self.config.after_success == "polish":
+            self._polish(found, beyond or 0.0)
+
+    def _polish(self, found: Score, beyond: float) -> None:
+        config, updates = self.config, self.done
+        # whole intervals, so that the last weights are tested too
+        intervals = max(1, round(config.polish * updates / config.check_every))
+        further = min(intervals * config.check_every, config.max_updates - updates)
+        if further <= 0:
+            return
+        self.polishing = (updates, further)
+        self.feed.lengths.finish()
+        if beyond > 0:
+            wrong = f"{100 * found.error:.2f} % wrong"
+            twice = f"{100 * beyond:.1f} % at {2 * config.length[1]} steps"
+            self.loop.say(
+                f"solved after {updates:,} updates ({wrong}); trains on for up to {further:,} to err less at longer "
+                f"lengths ({twice}); --after-success stop ends here"
+            )
+
+
+class _Stopped(Exception):
+    """The run was interrupted while the data are read for the result."""
+
+
+class ByValidation:
+    """The judge of a problem with a data set.
+
+    Attributes:
+        best_epoch, valid: when the best validation was, and its score; 0 and infinite before the first.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.config, self.problem = loop, loop.config, loop.problem
+        self.learner, self.feed = loop.learner, loop.learner.feed
+        self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
+        self._weights: dict[str, Tensor] = {}
+        self._every = max(1, self.problem.updates_per_epoch // LINES)
+        self._sample = next(self.problem.epoch(0))
+        self._learning, self._at = 0.0, perf_counter()
+        self._lined: tuple[int, int, float] = (0, 0, 0.0)
+
+    @property
+    def done(self) -> int:
+        return self.feed.tokens
+
+    @property
+    def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
+        return (self.best_updates, self._weights) if self.best_epoch else None
+
+    def begin(self) -> None:
+        pass
+
+    def end(self, limit: int) -> str | None:
+        if self.feed.at_end_of_epoch:
+            self._end_epoch()
+        done = self.feed.epoch - 1
+        if done >= limit:
+            return "epochs"
+        if self.config.patience is not None and done - self.best_epoch >= self.config.patience:
+            return "patience"
+        self._at = perf_counter()
+        return None
+
+    def after_update(self) -> None:
+        self._learning += perf_counter() - self._at
+        if self.learner.updates % self._every == 0 and not self.feed.at_end_of_epoch:
+            self.learner.descent.judge()
+            self._line(None)
+
+    def consider(self, valid: float) -> None:
+        """Keep the weights if they are better than any before."""
+        if valid < self.valid:
+            self.best_epoch, self.best_updates, self.valid = self.feed.epoch, self.learner.updates, valid
+            self._weights = self.learner.weights()
+
+    def state(self) -> dict[str, Any]:
+        valid = self.valid if math.isfinite(self.valid) else None
+        best = {"epoch": self.best_epoch, "updates": self.best_updates, "valid": valid}
+        return {"best": best, "learning": self._learning, "lined": list(self._lined)}
+
+    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
+        best = values["best"]
+        self._weights, self.best_epoch, self.best_updates = weights, best["epoch"], best["updates"]
+        self.valid = math.inf if best["valid"] is None else best["valid"]
+        self._learning, self._lined = values["learning"], tuple(values["lined"])
+
+    def result(self, reason: str) -> Result:
+        try:
+            scores: dict[str, Any] = self._scores(reason)
+        except _Stopped:
+            reason, scores = self.loop.interrupted or "interrupted", {}
+        updates, seconds = self.learner.updates, round(self.loop.seconds, 3)
+        pace = round(self.feed.tokens / self._learning, 1) if self._learning else 0.0
+        valid = self.valid if self.best_epoch else None
+        epochs = {"best_epoch": self.best_epoch, "epochs": self.feed.epoch - 1, "tokens_per_second": pace}
+        scores |= {"valid": valid, **epochs}
+        return Result(reason, updates, seconds, updates, seconds, self.best_updates, **scores)
+
+    def _end_epoch(self) -> None:
+        self.learner.descent.judge()
+        valid = figure(self.learner.network, self.problem, "valid")
+        if not math.isfinite(valid):
+            raise Diverged(f"the validation costs {valid:.3g} after {self.learner.updates:,} updates")
+        self._line(valid)
+        self.consider(valid)
+        self.learner.next_epoch()
+
+    def _line(self, valid: float | None) -> None:
+        """Write a line: of the whole epoch where it was validated, else of what came since the last line."""
+        learner, feed, network = self.learner, self.feed, self.learner.network
+
+        def backward(last_alone: bool = False) -> None:
+            network.backward_chunk(self._sample, last_alone=last_alone)
+
+        seen = None if valid is None else snapshot(network.rnn, backward, lambda: backward(last_alone=True))
+        flow = measured(network.rnn, backward) if seen is None else seen
+        (updates, tokens, before), self._lined = self._lined, (learner.updates, feed.tokens, self._learning)
+        since = max(self._learning - before, 1e-9)
+        train = (feed.since if valid is None else feed.whole).mean * self.problem.per_nat
+        line: dict[str, Any] = {"epoch": feed.epoch, "updates": learner.updates, "tokens": feed.tokens, "train": train}
+        line |= {"valid": valid, **learner.descent.summary(), "omega": flow.omega, "active": flow.active}
+        line |= {"spectral_radius": None if seen is None else seen.spectral_radius, "horizon": flow.horizon}
+        line |= {"lr": learner.lr, "alpha": learner.alpha, "updates_per_second": (learner.updates - updates) / since}
+        line |= {"tokens_per_second": (feed.tokens - tokens) / since, "seconds": self.loop.seconds}
+        feed.since = Tally()
+        self.loop.write_line(line, seen)
+
+    def _scores(self, reason: str) -> dict[str, Any]:
+        """The cost of the best weights on training and test data; empty if the run is to go on or has no weights."""
+        if reason.startswith("interrupted"):
+            return {}
+        if reason == "max_seconds" and self.feed.whole.predictions:
+            # the weights since the last validation may be the best. The checkpoint, written before, does not know of it
+            self.consider(figure(self.learner.network, self.problem, "valid", self._pulse))
+        if not self.best_epoch:
+            return {}
+        network = self.loop.network_with(self._weights)
+        return {split: figure(network, self.problem, split, self._pulse) for split in ("train", "test")}
+
+    def _pulse(self) -> None:
+        if self.loop.interrupted is not None:
+            raise _Stopped
