@@ -9,7 +9,7 @@ import pytest
 from steadygrad.commands import options as axes
 from steadygrad.experiments import ConfigError, preset
 from steadygrad.sweep import GRIDS, Grid, get
-from steadygrad.sweep.budget import FIG7, PAPERS_TASKS, TASKS
+from steadygrad.sweep.named import FIG7, PAPERS_TASKS, TASKS
 
 
 def test_a_product_has_every_combination_once_and_all_of_the_first_seed_first() -> None:

@@ -22,45 +22,34 @@ examples:
 The sets are piano-midi, nottingham, musedata and jsb (music), and ptb (Penn Treebank text). They are kept in
 $STEADYGRAD_DATA, or else in the user's cache folder. A file that is truncated or altered is never used.
 """
-ACTIONS = ("list", "fetch")
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add the command."""
+    parser.set_defaults(run=_data)
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help="list (the default) or fetch")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of fetch: data sets, or all")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def run(args: argparse.Namespace) -> int:
-    """List or fetch."""
-    from ..checks import one_of
-
-    return _fetch(args) if one_of("ACTION", args.action, ACTIONS) == "fetch" else _list(args)
-
-
-def _list(args: argparse.Namespace) -> int:
-    from .. import data
-
-    if args.names:
-        raise ValueError(f"NAME must be left out without fetch, not {' '.join(args.names)}")
-    rows = data.listing()
-    print(table(rows))
-    # Beside the table, which may go through a pipe.
-    print(summary(rows), file=sys.stderr)
-    return 0
-
-
-def _fetch(args: argparse.Namespace) -> int:
+def _data(args: argparse.Namespace) -> int:
     from .. import data
     from ..checks import one_of
 
+    if one_of("ACTION", args.action, ("list", "fetch")) == "list":
+        if args.names:
+            raise ValueError(f"NAME must be left out without fetch, not {' '.join(args.names)}")
+        rows = data.listing()
+        print(table(rows))
+        # Beside the table, which may go through a pipe.
+        print(summary(rows), file=sys.stderr)
+        return 0
     if not args.names:
         raise ValueError(f"NAME must be given: {', '.join(data.SOURCES)}, or all")
     for name in args.names:
         one_of("NAME", name, [*data.SOURCES, "all"])
-    names = list(data.SOURCES) if "all" in args.names else list(dict.fromkeys(args.names))
-    for name in names:
+    for name in data.SOURCES if "all" in args.names else dict.fromkeys(args.names):
         for path in data.fetch(name, progress=not args.quiet):
             print(f"{name:<10}  {path}", flush=True)
     return 0
@@ -75,16 +64,12 @@ def table(rows: Sequence[Row]) -> str:
     set  file                    state     bytes  place
     jsb  music/JSB_Chorales.mat  missing  96,095  /data/music/JSB_Chorales.mat
     """
-    header = ("set", "file", "state", "bytes", "place")
-    lines = [header, *((row.name, row.file, row.state, f"{row.size:,}", str(row.path)) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            entry.rjust(width) if column == 3 else entry.ljust(width)
-            for column, (entry, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    lines = [("set", "file", "state", "bytes", "place")]
+    lines += [(row.name, row.file, row.state, f"{row.size:,}", str(row.path)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    turns = (str.ljust, str.ljust, str.ljust, str.rjust, str.ljust)
+    shown = ([turn(*each) for turn, *each in zip(turns, line, widths, strict=True)] for line in lines)
+    return "\n".join("  ".join(entries).rstrip() for entries in shown)
 
 
 def summary(rows: Sequence[Row]) -> str:

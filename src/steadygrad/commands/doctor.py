@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-DESCRIPTION = "Say what is installed and what is missing, with the line that installs it."
-EXAMPLES = ""
 EXTRAS = {
     "train": ("safetensors", "pydantic", "filelock", "rich", "joblib", "matplotlib"),
     "data": ("scipy", "platformdirs", "mido"),
@@ -18,12 +17,13 @@ EXTRAS = {
 }
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Add the command."""
+    parser.set_defaults(run=_doctor)
+    parser.description = "Say what is installed and what is missing, with the line that installs it."
 
 
-def run(args: argparse.Namespace) -> int:
-    """Look and tell."""
+def _doctor(args: argparse.Namespace) -> int:
     for title, lines in (("versions", _versions()), ("extras", _extras()), ("backend", _backend()), ("data", _data())):
         print(title)
         for line in lines:
@@ -60,20 +60,16 @@ def _version(package: str) -> str:
 
 
 def _backend() -> list[str]:
-    import os
-
     import torch
 
     from ..recurrence import native
 
     isa = native.instruction_set()
-    kernel = (
-        f"built, uses {isa}" if isa else f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
-    )
-    return [
-        f"{'native':<12} {kernel}",
-        f"{'threads':<12} {torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so",
-    ]
+    kernel = f"built, uses {isa}"
+    if not isa:
+        kernel = f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
+    threads = f"{torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so"
+    return [f"{'native':<12} {kernel}", f"{'threads':<12} {threads}"]
 
 
 def _data() -> list[str]:

@@ -25,6 +25,7 @@ CLAIM = (
     "basins of F̃ is crossed, the state moves towards a different attractor (caption of Fig. 5, section 2.2)."
 )
 
+PATHS = ((style.BLUE, "o", "left"), (style.VERMILLION, "s", "right"))
 SHIFT = (0, (2.5, 1.5))
 FIXED_ENDS_AT = 0.6
 """How far into the step from t − 1 to t the drawing puts F̃(x_{t−1})."""
@@ -37,14 +38,7 @@ def data(
     left: float = fig4.LEFT,
     right: float = fig4.RIGHT,
 ) -> FigureData:
-    """Both trajectories with their half-way states, the boundary and the crossings.
-
-    Args:
-        w: the recurrent weight.
-        b: the bias.
-        inputs: [T], u_1 … u_T; the input weight is 1.
-        left: the initial state of the left trajectory.
-        right: the initial state of the right one.
+    """Both trajectories with their half-way states, the boundary and the crossings; the arguments are those of Fig. 4.
 
     Returns:
         `states` [2, T + 1], `after_fixed` [2, T], `boundary` [m], `attractors` [m + 1] of F̃, and `crossings` [k, 3]:
@@ -56,16 +50,10 @@ def data(
     unit = OneUnit(w, b)
     run = InputDriven(unit, inputs).compare(left, right)
     crossings = [(c.trajectory, c.t, c.direction) for c in run.crossings]
-    return {
-        "w": np.asarray(w),
-        "b": np.asarray(b),
-        "inputs": np.asarray(inputs, dtype=np.float64),
-        "states": run.states,
-        "after_fixed": run.after_fixed,
-        "boundary": run.boundary,
-        "attractors": np.array([p.x for p in unit.fixed_points() if p.stability == "stable"]),
-        "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3),
-    }
+    found = {"w": w, "b": b, "inputs": inputs, "states": run.states, "after_fixed": run.after_fixed}
+    found |= {"boundary": run.boundary, "attractors": [p.x for p in unit.fixed_points() if p.stability == "stable"]}
+    numbers = {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
+    return {**numbers, "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3)}
 
 
 def draw(data: FigureData) -> Figure:
@@ -76,10 +64,7 @@ def draw(data: FigureData) -> Figure:
     with style.look():
         figure = style.blank(5.6, 5.8)
         axes = figure.add_subplot()
-        for path, middle, color, marker in (
-            (states[0], half[0], style.BLUE, "o"),
-            (states[1], half[1], style.VERMILLION, "s"),
-        ):
+        for path, middle, (color, marker, _) in zip(states, half, PATHS, strict=True):
             for t in range(steps):
                 turn = (float(middle[t]), t + FIXED_ENDS_AT)
                 style.arrow(axes, (path[t], t), turn, color, width=1.7, gap=1.5, order=4)
@@ -92,8 +77,8 @@ def draw(data: FigureData) -> Figure:
         axes.set_yticks(range(steps + 1))
         axes.set_ylim(-1.5, steps + 0.5)
         axes.set_xlim(states.min() - 0.35, states.max() + 0.35)
-        axes.plot([], [], color=style.BLUE, marker="o", label=r"$\tilde{F}$, left trajectory")
-        axes.plot([], [], color=style.VERMILLION, marker="s", label=r"$\tilde{F}$, right trajectory")
+        for color, marker, side in PATHS:
+            axes.plot([], [], color=color, marker=marker, label=rf"$\tilde{{F}}$, {side} trajectory")
         axes.plot([], [], color=style.BLACK, linestyle=SHIFT, linewidth=1.2, label="$U_t$, the input's shift")
         axes.plot([], [], color=style.BLACK, linestyle=":", label=r"boundary between basins of $\tilde{F}$")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
@@ -116,11 +101,6 @@ def _crossings(axes: Axes, array: dict[str, Any]) -> None:
         share = (at - before) / (after - before)
         height = t - 1 + FIXED_ENDS_AT + share * (1 - FIXED_ENDS_AT)
         axes.scatter(at, height, s=60, facecolor="white", edgecolor=style.BLACK, linewidth=1.4, zorder=6)
-        axes.annotate(
-            f"$U_{{{t}}}$ carries it across",
-            xy=(at, height),
-            xytext=(at + direction * 0.55, height + 0.12),
-            ha="right" if direction < 0 else "left",
-            va="center",
-            arrowprops={"arrowstyle": "-", "linewidth": 0.7, "shrinkB": 5},
-        )
+        words, line = f"$U_{{{t}}}$ carries it across", {"arrowstyle": "-", "linewidth": 0.7, "shrinkB": 5}
+        beside, turn = (at + direction * 0.55, height + 0.12), "right" if direction < 0 else "left"
+        axes.annotate(words, xy=(at, height), xytext=beside, ha=turn, va="center", arrowprops=line)

@@ -37,40 +37,29 @@ FEW = 20
 
 
 def metrics(directory: Path) -> dict[str, Any]:
-    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured.
-
-    Args:
-        directory: the run's folder.
-    """
+    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured."""
     lines = files.read_lines(Path(directory) / files.METRICS)
     names = [name for name in (lines[0] if lines else {"updates": 0}) if name != "errors"]
-    return {
-        name: np.array([np.nan if line.get(name) is None else line[name] for line in lines], dtype=float)
-        for name in names
-    }
+    # None becomes NaN
+    return {name: np.array([line.get(name) for line in lines], dtype=float) for name in names}
 
 
 def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
-    """Six panels of one run.
-
-    Args:
-        seen: of `metrics`.
-        score: what `train` and `valid` of a data set are measured in.
-    """
+    """Six panels of one run: `seen` is of `metrics`, `score` what a data set's `train` and `valid` are measured in."""
     with style.look():
         figure = style.blank(7.4, 4.2)
         panels = figure.subplots(2, ACROSS, sharex=True)
-        shown = {name: about for name, about in PANELS.items() if name in seen}
-        for axes, (name, (title, scale)) in zip(panels.flat, shown.items(), strict=True):
-            _line(
-                axes, seen["updates"], _drawable(seen[name], scale), style.BLUE, "validation" if name == "valid" else ""
-            )
+        measured = [name for name in PANELS if name in seen]
+        for axes, name in zip(panels.flat, measured, strict=True):
+            title, scale = PANELS[name]
+            shown = _drawable(seen[name], scale)
+            _line(axes, seen["updates"], shown, style.BLUE, "validation" if name == "valid" else "")
             axes.set_title(score if name == "valid" and score else title)
             beside, label, color = BESIDE.get(name, ("", "", ""))
             if beside in seen:
                 _line(axes, seen["updates"], _drawable(seen[beside], scale), color, label, 0.9)
                 axes.legend(loc="best")
-            if scale == "log" and np.isfinite(_drawable(seen[name], scale)).any():
+            if scale == "log" and np.isfinite(shown).any():
                 axes.set_yscale("log")
                 _decades(axes)
             if name == "error":
@@ -84,11 +73,7 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
 
 
 def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
-    """The error, or the validation, of every run against updates, a panel for each kind.
-
-    Args:
-        runs: (title of the panel, algorithm, `metrics` of the run).
-    """
+    """The error, or the validation, of every run against updates; `runs` are (title of its panel, algorithm, `metrics`)."""
     titles = list(dict.fromkeys(title for title, _, _ in runs))
     across = min(ACROSS, len(titles))
     down = -(-len(titles) // across)

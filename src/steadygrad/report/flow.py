@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,26 +53,25 @@ class Flow:
         return np.abs(self.eigenvalues).max(axis=1)
 
 
-def read(directory: Path) -> Flow:
-    """The snapshots in a run's folder.
-
-    Args:
-        directory: the run's.
-
-    Returns:
-        all of them on one axis of lags, as fine as the coarsest snapshot.
-    """
-    directory = Path(directory)
+def snapshots(directory: Path) -> list[dict[str, Any]]:
+    """The lines of a run's flow.jsonl; ValueError where there is none yet."""
     lines = files.read_lines(directory / files.FLOW)
     if not lines:
         raise ValueError(f"{directory / files.FLOW} must have a snapshot, and has none yet: wait for the first check")
+    return lines
+
+
+def read(directory: Path) -> Flow:
+    """The snapshots in a run's folder, all on one axis of lags, as fine as the coarsest snapshot."""
+    directory = Path(directory)
+    lines = snapshots(directory)
     stride = max(line["stride"] for line in lines)
     lags = np.arange(0, max(line["steps"] for line in lines), stride)
     norms = np.full((len(lines), len(lags)), np.nan)
     hidden = max(1, *(len(line["eigenvalues"]) for line in lines))
     eigenvalues = np.full((len(lines), hidden), complex(np.nan, np.nan))
     for row, line in enumerate(lines):
-        seen = np.array([np.nan if norm is None else norm for norm in line["norms"]])
+        seen = np.array(line["norms"], dtype=float)  # None becomes NaN
         reached = lags[lags // line["stride"] < len(seen)]
         norms[row, : len(reached)] = seen[reached // line["stride"]]
         pairs = [(np.nan, np.nan) if None in pair else pair for pair in line["eigenvalues"]]
@@ -122,19 +121,10 @@ def draw_spectrum(flow: Flow) -> Figure:
         cloud = flow.eigenvalues[kept]
         when = np.broadcast_to(flow.updates[kept, None], cloud.shape)
         points = {"c": when.ravel(), "cmap": "viridis_r", "norm": scale, "linewidths": 0}
-        colors = plane.scatter(
-            cloud.real.ravel(), cloud.imag.ravel(), s=size, alpha=0.75, zorder=3, rasterized=True, **points
-        )
-        last = flow.eigenvalues[-1]
-        plane.scatter(
-            last.real,
-            last.imag,
-            s=3 * size,
-            c="none",
-            edgecolors=style.BLACK,
-            linewidths=0.8 if hidden <= 100 else 0.3,
-            zorder=4,
-        )
+        points |= {"s": size, "alpha": 0.75, "zorder": 3, "rasterized": True}
+        colors = plane.scatter(cloud.real.ravel(), cloud.imag.ravel(), **points)
+        last, ring = flow.eigenvalues[-1], {"c": "none", "edgecolors": style.BLACK, "zorder": 4}
+        plane.scatter(last.real, last.imag, s=3 * size, linewidths=0.8 if hidden <= 100 else 0.3, **ring)
         _plane(plane, flow)
         bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
         bar.set_alpha(1.0)

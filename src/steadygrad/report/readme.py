@@ -15,14 +15,12 @@ from typing import Any
 
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
-from steadygrad.report.tables import Table
+from steadygrad.report.page import Table
 from steadygrad.sweep.records import read_records
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-LONGEST = 200
-"""The longest sequences of the paper's tasks, and …"""
-BEYOND = 400
-"""… those to which its models generalise."""
+LONGEST, BEYOND = 200, 400
+"""The longest sequences of the paper's tasks, and those to which its models generalise."""
 SUCCESS, SEEDS = 0.01, 3
 """What the longest sequences must reach: so few wrong, in so many seeds and in all there are."""
 
@@ -33,9 +31,8 @@ def filled(page: str, folder: Path) -> str:
     >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
     'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
     """
-    parts = {"bench": results.speed(folder), "tasks": tasks(folder), "longest": longest(folder)}
-    parts["recall"] = recall(folder)
-    return BLOCK.sub(lambda found: found[1] + parts[found[2]] + found[3], page)
+    parts = {"bench": results.speed, "tasks": tasks, "longest": longest, "recall": recall}
+    return BLOCK.sub(lambda found: found[1] + parts[found[2]](folder) + found[3], page)
 
 
 def tasks(folder: Path) -> str:
@@ -46,7 +43,7 @@ def tasks(folder: Path) -> str:
     """
     found = _rows(folder / "tasks.jsonl")
     if not found:
-        return "Not run yet: `steadygrad reproduce tasks --budget hours --records results`\n"
+        return results.not_run("reproduce tasks --budget hours")
     body = []
     for row in found:
         if row.algorithm != "sgd-cr" or row.length[1] != LONGEST:
@@ -55,9 +52,8 @@ def tasks(folder: Path) -> str:
         updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
         error = tables.median_error(row.errors.get(BEYOND))
         body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
-    return (
-        Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2).markdown() + "\n"
-    )
+    header = ["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"]
+    return Table(header, body, text=2).markdown() + "\n"
 
 
 def longest(folder: Path) -> str:
@@ -68,7 +64,7 @@ def longest(folder: Path) -> str:
     """
     found = [row for row in _rows(folder / "longest.jsonl") if _is_solved_at_its_longest(row)]
     if not found:
-        return "Not run yet: `steadygrad sweep longest --out runs/longest --records results`\n"
+        return results.not_run("sweep longest --out runs/longest")
     body = []
     for task in dict.fromkeys(row.problem for row in found):
         row = max((each for each in found if each.problem == task), key=lambda each: each.length[1])
@@ -88,7 +84,7 @@ def recall(folder: Path) -> str:
     path = folder / "recall.jsonl"
     records = read_records(path) if path.is_file() else []
     if not records:
-        return "Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\n"
+        return results.not_run("sweep --problem recall --network gru --algorithm sgd-c,sgd-cr")
     cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
     for record in sorted(records, key=lambda each: (each["config"]["network"], each["length"][1])):
         place = (record["config"]["network"].upper(), record["length"][1])
@@ -102,8 +98,8 @@ def recall(folder: Path) -> str:
     return Table(["network", "steps", "with Ω", "updates", "without Ω"], body, text=1).markdown() + "\n"
 
 
-def _share(results: list[dict[str, Any]]) -> str:
-    return f"{sum(result['solved'] for result in results)}/{len(results)}" if results else tables.NOTHING
+def _share(found: list[dict[str, Any]]) -> str:
+    return f"{sum(result['solved'] for result in found)}/{len(found)}" if found else tables.NOTHING
 
 
 def _rows(path: Path) -> list[Row]:

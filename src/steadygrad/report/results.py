@@ -19,7 +19,7 @@ from typing import Any
 
 from steadygrad.paper import fig7
 from steadygrad.paper.tables import TABLES
-from steadygrad.report import paper_tables, tables
+from steadygrad.report import tables
 from steadygrad.sweep.records import read_records
 
 OURS = "steadygrad with Ω"
@@ -45,10 +45,10 @@ def speed(folder: Path) -> str:
         return "Not measured yet: `make bench`\n"
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     sizes = list(record["milliseconds"])
+    times = [record["milliseconds"][size] for size in sizes]
     rows = [["", *sizes], ["---", *["---:"] * len(sizes)]]
-    rows.append([f"**{OURS}**", *(f"**{record['milliseconds'][size][OURS]:.2f} ms**" for size in sizes)])
+    rows.append([f"**{OURS}**", *(f"**{each[OURS]:.2f} ms**" for each in times)])
     for name, label in COMPARED.items():
-        times = [record["milliseconds"][size] for size in sizes]
         if all(name in each for each in times):
             rows.append([label, *(f"{each[name]:.2f} ms ({each[name] / each[OURS]:.2f}×)" for each in times)])
     shares = [each[OURS] / each["torch.nn.RNN"] for each in (record["peak_bytes"][size] for size in sizes)]
@@ -103,20 +103,11 @@ an absolute error below 0.04), as in the supplement of Pascanu, Mikolov & Bengio
 updates and minutes are medians over them, until the first success, on one core; errors beyond the training lengths are
 medians over them too, of the best weights of the whole run.
 """
-NOT_RUN = "Not run yet: `{}`"
-
 Record = dict[str, Any]
 
 
 def render(folder: Path) -> str:
-    """The page of the records in `folder`.
-
-    Args:
-        folder: results/; what is missing in it is said to be not run yet.
-
-    Returns:
-        Markdown.
-    """
+    """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
     by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", *TABLES, "longest")}
     parts = [
         HEADER,
@@ -139,28 +130,29 @@ def stale(folder: Path, page: Path) -> bool:
         return True
 
 
+def not_run(command: str) -> str:
+    """What stands in place of a table without records."""
+    return f"Not run yet: `steadygrad {command} --records results`\n"
+
+
 def _fig7(records: list[Record]) -> list[str]:
     parts = ["## Success against sequence length (Fig. 7)\n", f"The paper: {fig7.CLAIM}\n"]
     if not records:
-        return [*parts, NOT_RUN.format("steadygrad reproduce fig7 --budget hours --records results") + "\n"]
+        return [*parts, not_run("reproduce fig7 --budget hours")]
     for preset in sorted({record["preset"] for record in records}):
         mine = [record for record in records if record["preset"] == preset]
         about = (
             "Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with Wilson's "
             f"95 % interval. All runs: {tables.common(mine)}."
         )
-        parts += [
-            f"**Settings `{preset}`.** {about}\n",
-            tables.success_by_length(mine).markdown() + "\n",
-            _source(mine),
-        ]
+        parts += [f"**Settings `{preset}`.** {about}\n", _markdown(tables.success_by_length(mine)), _source(mine)]
     return parts
 
 
 def _tasks(records: list[Record]) -> list[str]:
     title = "## The tasks, one model for all lengths\n"
     if not records:
-        return [title, NOT_RUN.format("steadygrad reproduce tasks --budget hours --records results") + "\n"]
+        return [title, not_run("reproduce tasks --budget hours")]
     about = (
         "`paper` are the settings of the supplement, `steady` this library's own; both are SGD-CR, clipping and Ω. The "
         "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. Errors are those of the "
@@ -171,7 +163,7 @@ def _tasks(records: list[Record]) -> list[str]:
         "those of the table). Memorization has a model for each number of blank steps, which begins as a cycle that "
         "carries its state on by one unit in every step, and stops at the first success.\n",
     )
-    return [title, *about, tables.tasks(records).markdown() + "\n", _source(records)]
+    return [title, *about, _markdown(tables.tasks(records)), _source(records)]
 
 
 def _table(name: str, records: list[Record]) -> list[str]:
@@ -179,20 +171,20 @@ def _table(name: str, records: list[Record]) -> list[str]:
     table = TABLES[name]
     parts = [f"## {table.title}\n", f"The paper: {table.claim}\n"]
     if not records:
-        return [*parts, NOT_RUN.format(f"steadygrad reproduce {name} --budget hours --records results") + "\n"]
+        return [*parts, not_run(f"reproduce {name} --budget hours")]
     about = (
         f"Figures are {table.figures}, lower is better, each beside the paper's. `paper` are the settings of the "
         "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
         "one that was best on validation (in brackets, the range of all); the test split is read once, at the end.\n"
     )
-    said = [*paper_tables.sentences(table, records), *paper_tables.failures(records)]
+    said = [*tables.sentences(table, records), *tables.failures(records)]
     return [
         *parts,
         about,
-        paper_tables.figures(table, records).markdown() + "\n",
+        _markdown(tables.figures(table, records)),
         "\n".join(f"- {sentence}" for sentence in said) + "\n",
         "What it took:\n",
-        paper_tables.runs(table, records).markdown() + "\n",
+        _markdown(tables.runs(table, records)),
         _source(records),
     ]
 
@@ -200,14 +192,18 @@ def _table(name: str, records: list[Record]) -> list[str]:
 def _longest(records: list[Record]) -> list[str]:
     title = "## Past the paper: the longest sequences\n"
     if not records:
-        return [title, NOT_RUN.format("steadygrad sweep longest --out runs/longest --records results") + "\n"]
+        return [title, not_run("sweep longest --out runs/longest")]
     about = (
         "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
         "`hold` (W_rec the identity, inputs above 0), its rate falls as the lengths grow, gradients are clipped to a small "
         "norm, and α is smaller for sums and products. It stops once no more are wrong than may be; that is over all "
         "lengths, so the longest alone may err more often. Memorization is as in the table of the tasks.\n"
     )
-    return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
+    return [title, about, _markdown(tables.longest(records)), _source(records)]
+
+
+def _markdown(table: tables.Table) -> str:
+    return table.markdown() + "\n"
 
 
 def _records(folder: Path, grid: str) -> list[Record]:

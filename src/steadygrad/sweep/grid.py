@@ -4,13 +4,14 @@ temporal-order_50-200_sgd-cr_steady_seed1       one model for all lengths from 5
 temporal-order_50_sgd_paper_smart_tanh_seed3    a model for length 50 alone, with another initialisation
 nottingham_sgd-cr_paper_seed1                   music, whose next step is predicted
 ptb_ahead5_sgd-c_steady_seed2                   text, five characters ahead
+recall_50_sgd-cr_steady_gru_chrono_longest-50_alpha-4_seed1   a GRU, with settings that are not the preset's
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,12 @@ from steadygrad.experiments import Config, ConfigError, preset
 from steadygrad.experiments import problem as problems_
 from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
 from steadygrad.experiments.presets import OF_CLIPPING, OF_CURRICULUM, OF_OMEGA
+
+NAMED = ("longest", "optimizer", "lr", "threshold", "alpha", "omega")
+"""Settings that an id names where they are not the preset's, so that cells that differ in them can share a folder and a file of
+records. Limits are not among them: a cell goes on to a higher limit under its own id."""
+RECORDED: dict[str, dict[str, Any]] = {"recall": {"lr": 0.001, "alpha": 1.0}}
+"""What ids leave out in place of the preset's: the records of recall were made with these before ids named them."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class Grid:
         inits: Sequence[str] | None = None,
         seeds: Sequence[int] = (1,),
         test_lengths: Sequence[int] = (),
+        usual: Mapping[str, Any] | None = None,
         **overrides: Any,
     ) -> Grid:
         """Every combination; all cells of the first seed come first, so that a sweep cut short has whole rows.
@@ -87,8 +95,9 @@ class Grid:
             presets: 'paper', 'proceedings', 'program', 'steady', 'fig7'.
             inits: names of initialisations; None means the preset's.
             seeds: whole numbers.
-            test_lengths: where each trained model of a drawn problem is tested beside.
-            **overrides: fields of `Config` that shall be otherwise; those of clipping and of Ω in the cells whose algorithm
+            test_lengths: where each trained model of a drawn problem is tested as well.
+            usual: fields of `Config` that belong to the grid as to a preset: ids do not name them.
+            **overrides: fields of `Config` to be changed; those of clipping and of Ω in the cells whose algorithm
                 has it, those of a curriculum in the cells whose lengths it can grow into.
 
         Returns:
@@ -107,17 +116,21 @@ class Grid:
         named = [problems_.name_of(problem) for problem in problems]
         axes = (seeds, named, presets, inits or [None], lengths or [None], aheads or [None], algorithms)
         for seed, problem, settings, init, length, ahead, algorithm in itertools.product(*axes):
-            fields = _fields(algorithm, length, overrides)
+            fields = _fields(algorithm, length, {**(usual or {}), **overrides})
             unused = dict.fromkeys(field for field in unused if field not in fields)
             own = {"seed": seed, "init": init, "length": length, "ahead": ahead}
             fields |= {field: value for field, value in own.items() if value is not None}
             try:
                 config = preset(problem, algorithm, settings, **fields)
+                asked = {field: fields[field] for field in ("path", "options", "length", "ahead") if field in fields}
+                like = preset(
+                    problem, algorithm, settings, **{**_fields(algorithm, length, dict(usual or {})), **asked}
+                )
             except ConfigError as found:
                 faults |= dict.fromkeys(found.faults)
                 continue
             tested = test if config.form == DRAWN else ()
-            cells.append(Cell(_name(config, settings, init), config, settings, tested))
+            cells.append(Cell(_name(config, like, settings, init), config, settings, tested))
         faults |= dict.fromkeys(f"{field} must be left out: no cell of the grid would read it" for field in unused)
         if faults:
             raise ConfigError(list(faults))
@@ -129,15 +142,22 @@ class Grid:
         return Grid(self.name, self.cells + tuple(cell for cell in other.cells if cell.id not in mine))
 
 
-def _name(config: Config, settings: str, init: str | None) -> str:
+def _name(config: Config, like: Config, settings: str, init: str | None) -> str:
+    """The id of a cell; `like` has the preset's values where the config may have others."""
     parts = [problems_.title(config.problem)]
     if config.form == DRAWN:
         low, high = config.length
         parts.append(f"{low}" if low == high else f"{low}-{high}")
     elif config.problem in TEXTS:
         parts.append(f"ahead{config.ahead}")
-    network = [] if config.network == "rnn" else [config.network]
-    return "_".join([*parts, config.algorithm, settings, *network, *([init] if init else []), f"seed{config.seed}"])
+    parts += [config.algorithm, settings]
+    parts += [] if config.network == "rnn" else [config.network]
+    parts += [init] if init else []
+    for field in _fields(config.algorithm, None, dict.fromkeys(NAMED)):
+        value = getattr(config, field)
+        if value != RECORDED.get(config.problem, {}).get(field, getattr(like, field)):
+            parts.append(f"{field}-{value:g}" if isinstance(value, float) else f"{field}-{value}")
+    return "_".join([*parts, f"seed{config.seed}"])
 
 
 def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:

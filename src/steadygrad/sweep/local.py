@@ -1,8 +1,8 @@
 """One model per core of this machine: every core has a process of its own, made by joblib's loky.
 
 A pool of many processes breaks as a whole when one of them dies. Here each slot is a pool of one, so a process that
-is killed takes nothing with it but the cell it was running, and that cell is submitted again. How often is the
-cell's own business (`steadygrad.sweep.cell`): it counts the starts that never ended.
+is killed takes nothing with it but the cell it was running, and that cell is submitted again. The cell itself counts the
+starts that never ended, and gives up (`steadygrad.sweep.cell`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,6 @@ GRACE = 20.0
 SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-def cores() -> int:
-    """The cores this process may use.
-
-    >>> cores() >= 1
-    True
-    """
-    try:
-        from joblib import cpu_count
-    except ImportError:
-        raise ImportError("a sweep needs joblib: pip install 'steadygrad[train]'") from None
-    return cpu_count()
-
-
 class Local:
     """Runs cells on this machine's cores.
 
@@ -53,16 +40,14 @@ class Local:
     name = "local"
 
     def __init__(self, workers: int | None = None) -> None:
-        available = cores()
-        self.workers = available if workers is None else whole("workers", workers)
+        try:
+            from joblib import cpu_count
+        except ImportError:
+            raise ImportError("a sweep needs joblib: pip install 'steadygrad[train]'") from None
+        self.workers = cpu_count() if workers is None else whole("workers", workers)
 
     def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
-        """`function` of every cell, in the order in which they end.
-
-        Args:
-            function: must not raise; what it returns must be picklable.
-            cells: started in this order, as processes become free.
-        """
+        """`function` of every cell, in the order in which they end; it must not raise, and its result must be picklable."""
         waiting = deque(cells)
         idle = [_Slot() for _ in range(min(self.workers, len(cells)))]
         running: dict[Future[Any], tuple[_Slot, _Cell]] = {}
@@ -131,21 +116,22 @@ class _Slot:
 
 
 def _begin() -> None:
-    """What a process does first: it leaves the terminal's group, and watches over the sweep that started it.
+    """What a process does first.
 
-    Ctrl-C reaches every process of the terminal's group; the sweep passes it on instead, once. And a process whose
-    sweep was killed must not train on: the next sweep would run the same cell beside it.
+    It leaves the terminal's group: Ctrl-C reaches every process of that, and the sweep passes it on instead, once. And it ends
+    with the sweep that started it: the next sweep would run the same cell beside it.
     """
     signal.signal(signal.SIGINT, _Stoppable.stop)
     if hasattr(os, "setsid"):
         os.setsid()
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    sweep = os.getppid()
 
+    def leave_with_it() -> None:
+        while os.getppid() == sweep:
+            time.sleep(0.5)
+        os._exit(1)
 
-def _leave_with(sweep: int) -> None:
-    while os.getppid() == sweep:
-        time.sleep(0.5)
-    os._exit(1)
+    threading.Thread(target=leave_with_it, daemon=True).start()
 
 
 class _Stoppable:
@@ -175,11 +161,8 @@ class _Stoppable:
 
 def _stop(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
     """Pass Ctrl-C on to every process, as soon as it is up, and wait for their checkpoints."""
-    print(
-        f"stopping: {len(running)} running cells write a checkpoint (at most {GRACE:.0f} s)",
-        file=sys.stderr,
-        flush=True,
-    )
+    words = f"stopping: {len(running)} running cells write a checkpoint (at most {GRACE:.0f} s)"
+    print(words, file=sys.stderr, flush=True)
     told: set[int] = set()
     deadline = time.monotonic() + GRACE
     while time.monotonic() < deadline and not all(future.done() for future in running):
