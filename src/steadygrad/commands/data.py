@@ -81,13 +81,12 @@ def summary(rows: Sequence[Row]) -> str:
     '1 of 1 files is missing (0.1 MB): steadygrad data fetch jsb'
     """
     missing = [row for row in rows if row.state == "missing"]
-    faulty = [row for row in rows if row.state in ("altered", "unreadable")]
+    faulty = [str(row.path) for row in rows if row.state in ("altered", "unreadable")]
     parts: list[str] = []
     if missing:
         names = " ".join(dict.fromkeys(row.name for row in missing))
         size = f"{sum(row.size for row in missing) / 1e6:.1f} MB"
         verb = "is" if len(missing) == 1 else "are"
         parts.append(f"{len(missing)} of {len(rows)} files {verb} missing ({size}): steadygrad data fetch {names}")
-    if faulty:
-        parts.append(f"not used, being altered or unreadable: {', '.join(str(row.path) for row in faulty)}")
+    parts += [f"not used, being altered or unreadable: {', '.join(faulty)}"] if faulty else []
     return "; ".join(parts) or f"all {len(rows)} files are there and verified"

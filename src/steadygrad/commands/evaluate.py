@@ -9,7 +9,8 @@ from typing import Any
 
 from . import options
 
-DESCRIPTION = "Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was trained on."
+DESCRIPTION = """\
+Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was trained on."""
 EXAMPLES = """\
 examples:
   steadygrad evaluate runs/order --length 250 300 400 50:200
@@ -21,17 +22,19 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add the command."""
     parser.set_defaults(run=_evaluate)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the run")
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="folder of the run")
     tasks = parser.add_argument_group("a run on a task")
-    words = "lengths or LOW:HIGH (the run's own)"
-    tasks.add_argument("--length", type=options.length, nargs="+", metavar="LENGTH", help=words)
+    tasks.add_argument(
+        "--length", type=options.length, nargs="+", metavar="LENGTH", help="lengths or LOW:HIGH (the run's own)"
+    )
     tasks.add_argument("--sequences", type=int, metavar="N", help="how many fresh sequences (10,000)")
     tasks.add_argument("--seed", type=int, metavar="N", help="of the sequences (0)")
     data = parser.add_argument_group("a run on music or text")
     data.add_argument("--split", metavar="NAME", help="train, valid or test (test)")
     data.add_argument("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    add("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
+    add("--json", action="store_true", help="print JSON in place of a table")
 
 
 def _evaluate(args: argparse.Namespace) -> int:

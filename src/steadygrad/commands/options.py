@@ -125,7 +125,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
-    """Options that were typed and that nothing would read are refused by name.
+    """Raises ValueError with the names of options that were typed and that nothing would read.
 
     >>> refuse(["length"], ["lr"], "with 'ptb', which is a text")
     Traceback (most recent call last):
@@ -137,7 +137,7 @@ def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
 
 
 def refuse_others(typed: Iterable[str], problem: str) -> None:
-    """Settings that were typed and are for another form of problem, even if they have their default."""
+    """Refuse settings that were typed and are for another form of problem."""
     from ..experiments import config
     from ..experiments.problem import form
 
@@ -150,11 +150,11 @@ def refuse_others(typed: Iterable[str], problem: str) -> None:
 
 def add_display(parser: argparse.ArgumentParser) -> None:
     """Add what training shows and how often it saves."""
-    words = "between two checkpoints (30)"
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help=words)
-    parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
-    parser.add_argument("--plain", action="store_true", help="lines of text, also on a terminal")
-    parser.add_argument("--quiet", action="store_true", help="nothing but the result")
+    add = parser.add_argument
+    add("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between two checkpoints (30)")
+    add("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
+    add("--plain", action="store_true", help="lines of text, also on a terminal")
+    add("--quiet", action="store_true", help="nothing but the result")
 
 
 def progress(args: argparse.Namespace) -> str:

@@ -18,12 +18,13 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     """Add the command."""
     parser.set_defaults(run=_report)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.add_argument("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
+    add = parser.add_argument
+    add("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
+    add("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
+    add("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
+    add("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
+    add("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
+    add("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -38,15 +38,15 @@ def add_reproduce(parser: argparse.ArgumentParser) -> None:
     """Add the command."""
     parser.set_defaults(run=_reproduce)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.add_argument("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, table1 or table2")
-    parser.add_argument("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
-    parser.add_argument("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
-    parser.add_argument("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
-    parser.add_argument("--epochs", type=int, metavar="N", help="of the tables: stop after so many, likewise")
-    words = "paper, proceedings, program, steady or fig7 (of the tables paper or steady), in place of the budget's"
-    parser.add_argument("--preset", metavar="NAME", help=words)
-    words = "where everything goes (runs/WHAT, or runs/WHAT-BUDGET)"
-    parser.add_argument("--out", type=Path, metavar="DIR", help=words)
+    add = parser.add_argument
+    add("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, table1 or table2")
+    add("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
+    add("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
+    add("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
+    add("--epochs", type=int, metavar="N", help="of the tables: stop after so many, likewise")
+    presets = "paper, proceedings, program, steady or fig7 (of the tables paper or steady)"
+    add("--preset", metavar="NAME", help=f"{presets}, in place of the budget's")
+    add("--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)")
     sweeping.add_engine(parser)
 
 

@@ -26,14 +26,13 @@ def add_sample(parser: argparse.ArgumentParser) -> None:
     """Add the command."""
     parser.set_defaults(run=_sample)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of a run on text or music")
-    parser.add_argument("--length", type=int, metavar="N", help=f"characters ({CHARACTERS:,}), or steps ({STEPS})")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
-    words = "0 or more (1); 0 takes the most likely"
-    parser.add_argument("--temperature", type=float, default=1.0, metavar="X", help=words)
-    parser.add_argument("--prompt", metavar="TEXT", help="what to go on from: a text, or for music a MIDI file")
-    words = "where it goes (standard output; for music DIR/sample.mid)"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=words)
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="folder of a run on text or music")
+    add("--length", type=int, metavar="N", help=f"characters ({CHARACTERS:,}), or steps ({STEPS})")
+    add("--seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
+    add("--temperature", type=float, default=1.0, metavar="X", help="0 or more (1); 0 takes the most likely")
+    add("--prompt", metavar="TEXT", help="what to go on from: a text, or for music a MIDI file")
+    add("--out", type=Path, metavar="FILE", help="where it goes (standard output; for music DIR/sample.mid)")
 
 
 def _sample(args: argparse.Namespace) -> int:

@@ -8,8 +8,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from ..sweep.runner import Engine
 
 DESCRIPTION = "Run a grid of runs, one model per core, or on an existing Dask or Ray cluster."
-ENGINES = ("local", "dask", "ray")
 AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
 OF_CELLS = ("length", "ahead", "init", "seed")
 """Settings that are axes of the grid."""
@@ -41,24 +39,21 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     from ..experiments.config import help_text
 
+    add = parser.add_argument
     names = "fig7, tasks, ablation, longest, table1, table2 or smoke; or give the axes below"
-    parser.add_argument("name", nargs="?", metavar="NAME", help=names)
-    parser.add_argument("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
-    parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
-    axes = parser.add_argument_group("axes of your own grid, lists with commas")
-    words = "such as temporal-order,addition or my_problem.py:Parity"
-    axes.add_argument("--problem", "--task", metavar="LIST", help=words)
-    words = "50:200 is one model for this range; 10,20,50 is a model for each"
-    axes.add_argument("--length", metavar="LIST", help=words)
-    axes.add_argument("--ahead", metavar="LIST", help="of texts, such as 1,5")
-    axes.add_argument("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
-    axes.add_argument("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7 (steady)")
-    axes.add_argument("--init", metavar="LIST", help=help_text("init"))
-    words = "where trained models are tested beside, such as 250,300,400"
-    axes.add_argument("--test-length", metavar="LIST", help=words)
-    parser.add_argument("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
-    words = "print the cells and how long they may take, and run nothing"
-    parser.add_argument("--dry-run", action="store_true", help=words)
+    add("name", nargs="?", metavar="NAME", help=names)
+    add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
+    add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
+    add("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
+    add("--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing")
+    add = parser.add_argument_group("axes of your own grid, lists with commas").add_argument
+    add("--problem", "--task", metavar="LIST", help="such as temporal-order,addition or my_problem.py:Parity")
+    add("--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each")
+    add("--ahead", metavar="LIST", help="of texts, such as 1,5")
+    add("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
+    add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7 (steady)")
+    add("--init", metavar="LIST", help=help_text("init"))
+    add("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
     add_engine(parser)
     group = parser.add_argument_group("settings of every cell, each in place of the preset's")
     for name, about in options.settings().items():
@@ -68,7 +63,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add where the cells run, what is kept of them, and what is shown meanwhile."""
+    """Add the options of the engine, the records and the display."""
     group = parser.add_argument_group("where it runs")
     group.add_argument("--engine", default="local", metavar="NAME", help="local, dask or ray (local)")
     group.add_argument("--address", metavar="ADDRESS", help="of the cluster, such as tcp://10.0.0.1:8786")
@@ -101,35 +96,26 @@ def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: st
     from ..sweep.runner import check, remaining
 
     check(grid, directory)
+    main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    before = signal.signal(signal.SIGTERM, _terminate) or signal.SIG_DFL if main else None
     try:
-        with _terminable():
-            return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
+        return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
     except KeyboardInterrupt:
         done = len(grid.cells) - len(remaining(grid, directory))
         words = f"stopped: {done} of {len(grid.cells)} cells are finished; the same command goes on with the rest"
         print(words, file=sys.stderr)
         raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: stop as after Ctrl-C, with its own exit code."""
+    """SIGTERM: stop as after Ctrl-C, with its own exit code (`steadygrad.cli`)."""
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a sweep as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop) or signal.SIG_DFL
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated
 
 
 def engine(args: argparse.Namespace) -> Engine:
@@ -137,7 +123,7 @@ def engine(args: argparse.Namespace) -> Engine:
     from .. import sweep
     from ..checks import one_of
 
-    one_of("--engine", args.engine, ENGINES)
+    one_of("--engine", args.engine, ("local", "dask", "ray"))
     if args.engine == "local":
         if args.address is not None:
             raise ValueError("--address must be left out with the engine local: it is for dask and ray")

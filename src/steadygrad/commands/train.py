@@ -40,13 +40,13 @@ examples:
   steadygrad train music midi/ --time-step 0.25 --out runs/music
 """
     presets = "paper, proceedings, program, steady (the default) or fig7; for data sets paper or steady"
-    parser.add_argument("problem", nargs="?", metavar="PROBLEM", help=help_text("problem"))
-    parser.add_argument("path", nargs="?", metavar="PATH", help=help_text("path"))
-    parser.add_argument("--algorithm", metavar="NAME", help=help_text("algorithm"))
-    parser.add_argument("--preset", metavar="NAME", help=presets)
-    words = "take the settings of a config.json in place of a preset"
-    parser.add_argument("--config", type=Path, metavar="FILE", help=words)
-    parser.add_argument("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
+    add = parser.add_argument
+    add("problem", nargs="?", metavar="PROBLEM", help=help_text("problem"))
+    add("path", nargs="?", metavar="PATH", help=help_text("path"))
+    add("--algorithm", metavar="NAME", help=help_text("algorithm"))
+    add("--preset", metavar="NAME", help=presets)
+    add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
+    add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
     options.add_settings(parser)
     options.add_display(parser)
 
@@ -57,11 +57,12 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the run")
-    parser.add_argument("--max-updates", type=int, metavar="N", help="another limit than the run's own (tasks)")
-    parser.add_argument("--epochs", type=int, metavar="N", help="likewise (music and text)")
-    parser.add_argument("--max-seconds", type=float, metavar="S", help="likewise")
-    parser.add_argument("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="folder of the run")
+    add("--max-updates", type=int, metavar="N", help="another limit than the run's own (tasks)")
+    add("--epochs", type=int, metavar="N", help="likewise (music and text)")
+    add("--max-seconds", type=float, metavar="S", help="likewise")
+    add("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
     options.add_display(parser)
 
 

@@ -8,15 +8,11 @@ A drawing without measurements: its data are nodes and arrows, on a grid of step
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.paper import FigureData, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "A recurrent network unrolled in time"
 CLAIM = (
@@ -30,11 +26,8 @@ DASHES = (0, (3, 2))
 
 
 def data() -> FigureData:
-    """The nodes and arrows of the drawing.
-
-    Returns:
-        `labels` [9] and `positions` [9, 2] of the nodes u, x, E of three steps; `forward` [8, 2], `backward` [5, 2]:
-        the arrows as (from, to) node numbers; `backward_labels` [5].
+    """`labels` [9] and `positions` [9, 2] of the nodes u, x, E of three steps; `forward` [8, 2], `backward` [5, 2]: the
+    arrows as (from, to) node numbers; `backward_labels` [5].
 
     >>> data()["labels"].tolist()[:3]
     ['u_{t-1}', 'u_{t}', 'u_{t+1}']
@@ -43,22 +36,17 @@ def data() -> FigureData:
     labels = [f"{letter}_{{{step}}}" for letter in ("u", "x", "E") for step in STEPS]
     positions = [(column, row * ROW) for row in range(3) for column in columns]
     inputs, states, errors = np.arange(9).reshape(3, 3)
-    upward = [*zip(inputs, states, strict=True), *zip(states, errors, strict=True)]
+    down = [*zip(errors, states, strict=True)]
+    up = [*zip(inputs, states, strict=True), *((state, error) for error, state in down)]
     onward = [*itertools.pairwise(states)]
-    back_down = [*zip(errors, states, strict=True)]
-    back_left = [*zip(states[1:], states[:-1], strict=True)]
     names = [rf"\frac{{\partial E_{{{s}}}}}{{\partial x_{{{s}}}}}" for s in STEPS]
     names += [rf"\frac{{\partial x_{{{late}}}}}{{\partial x_{{{early}}}}}" for early, late in itertools.pairwise(STEPS)]
-    return {
-        "labels": np.array(labels),
-        "positions": np.array(positions),
-        "forward": np.array(upward + onward),
-        "backward": np.array(back_down + back_left),
-        "backward_labels": np.array(names),
-    }
+    backward = [*down, *((late, early) for early, late in onward)]
+    found = {"labels": labels, "positions": positions, "forward": up + onward, "backward": backward}
+    return {key: np.array(value) for key, value in {**found, "backward_labels": names}.items()}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The unrolled network: forward arrows solid, the error's way back dashed and beside them."""
     at = np.asarray(data["positions"], dtype=np.float64)
     with style.look():
@@ -81,12 +69,11 @@ def draw(data: FigureData) -> Figure:
         axes.plot([], [], color=style.BLACK, label="forward: state and error")
         axes.plot([], [], color=style.VERMILLION, linestyle=DASHES, label="backward: factors of the gradient")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-        axes.set_xlim(-1.8, 2 * COLUMN + 1.8)
-        axes.set_ylim(-0.45, 2 * ROW + 0.45)
+        axes.set(xlim=(-1.8, 2 * COLUMN + 1.8), ylim=(-0.45, 2 * ROW + 0.45))
     return figure
 
 
-def _back(axes: Axes, start: Any, end: Any, label: str) -> None:
+def _back(axes: style.Axes, start: Any, end: Any, label: str) -> None:
     """An arrow of the error's way back, and its factor beside it."""
     down = start[0] == end[0]
     off, beside = (np.array([SIDE, 0.0]), [0.24, 0.0]) if down else (np.array([0.0, -SIDE]), [0.0, -0.22])
@@ -95,7 +82,7 @@ def _back(axes: Axes, start: Any, end: Any, label: str) -> None:
     axes.text(*(0.5 * (start + end) + beside), _script(label), color=style.VERMILLION, fontsize=13, **turned)
 
 
-def _beyond(axes: Axes, first: Any, last: Any) -> None:
+def _beyond(axes: style.Axes, first: Any, last: Any) -> None:
     """The arrows from and to the steps before the first and after the last one drawn."""
     reach, up = np.array([1.75, 0.0]), np.array([0.0, SIDE])
     for early, late, factor in ((first - reach, first, ("t-1", "t-2")), (last, last + reach, ("t+2", "t+1"))):

@@ -8,17 +8,13 @@ w σ'(x) < 1 (an attractor), dashed where w σ'(x) > 1 (the boundary between two
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad import checks
 from steadygrad.dynamics import OneUnit
 from steadygrad.paper import FigureData, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Bifurcation diagram of a single unit"
 CLAIM = (
@@ -40,7 +36,7 @@ def data(w: float = W, initial_states: tuple[float, ...] = INITIAL_STATES, point
     Args:
         w: the recurrent weight, above 4 so that there are two bifurcations.
         initial_states: states between the two folds; each crosses the basin boundary at one b.
-        points: how many points of the curve.
+        points: of the curve.
 
     Returns:
         `x` [n], `b` [n], `multiplier` [n]: the curve of fixed points; `b1`, `b2` and `x1`, `x2`: the two bifurcations
@@ -76,8 +72,8 @@ def data(w: float = W, initial_states: tuple[float, ...] = INITIAL_STATES, point
         "x2": second.x,
         "landing2": OneUnit(w, second.b).fixed_points()[0].x,
         "crossing_x": crossing_x,
-        "crossing_b": crossing_b,
         "crossing_low": [points[0].x for points in ends],
+        "crossing_b": crossing_b,
         "crossing_high": [points[-1].x for points in ends],
         "field_b": field_b,
         "field_x": field_x,
@@ -86,7 +82,7 @@ def data(w: float = W, initial_states: tuple[float, ...] = INITIAL_STATES, point
     return {key: np.asarray(value) for key, value in found.items()}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The diagram: attractors bold, the boundary dashed, the way states move in grey."""
     array = {key: np.asarray(value, dtype=np.float64) for key, value in data.items()}
     x, b, falling = array["x"], array["b"], array["multiplier"] < 1.0
@@ -99,10 +95,8 @@ def draw(data: FigureData) -> Figure:
         axes.plot(b[~falling], x[~falling], color=style.VERMILLION, linestyle=DASHES, linewidth=2.0, zorder=5)
         _basin_crossings(axes, array)
         _bifurcations(axes, array)
-        axes.set_xlabel("bias $b$")
-        axes.set_ylabel(r"state $x$, and where it ends, $x_\infty$")
-        axes.set_xlim(array["field_b"].min() - 0.03, array["field_b"].max() + 0.03)
-        axes.set_ylim(-3.9, 3.9)
+        axes.set(xlabel="bias $b$", ylabel=r"state $x$, and where it ends, $x_\infty$")
+        axes.set(xlim=(array["field_b"].min() - 0.03, array["field_b"].max() + 0.03), ylim=(-3.9, 3.9))
         axes.plot([], [], color=style.BLUE, linewidth=3.2, label="attractor")
         axes.plot([], [], color=style.VERMILLION, linestyle=DASHES, linewidth=2.0, label="boundary between basins")
         axes.scatter([], [], s=52, color=style.BLACK, label="crossing a bifurcation")
@@ -112,7 +106,7 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _field(axes: Axes, array: dict[str, Any]) -> None:
+def _field(axes: style.Axes, array: dict[str, Any]) -> None:
     # The columns of the crossings' own arrows stay free.
     busy = np.array([*array["crossing_b"], array["b1"], array["b2"]])
     for b, x, step in zip(*(array[f"field_{key}"].ravel() for key in ("b", "x", "step")), strict=True):
@@ -123,7 +117,7 @@ def _field(axes: Axes, array: dict[str, Any]) -> None:
             style.arrow(axes, *ends, FIELD, style="->", width=0.8, head=6, order=1)
 
 
-def _basin_crossings(axes: Axes, array: dict[str, Any]) -> None:
+def _basin_crossings(axes: style.Axes, array: dict[str, Any]) -> None:
     columns = (array[f"crossing_{key}"] for key in ("b", "x", "low", "high"))
     for b, x, low, high in zip(*columns, strict=True):
         for end in (low, high):
@@ -131,7 +125,7 @@ def _basin_crossings(axes: Axes, array: dict[str, Any]) -> None:
         axes.scatter(b, x, **OPEN, zorder=8)
 
 
-def _bifurcations(axes: Axes, array: dict[str, Any]) -> None:
+def _bifurcations(axes: style.Axes, array: dict[str, Any]) -> None:
     at = {name: float(array[f"b{name}"]) for name in ("1", "2")}
     for name, b in at.items():
         x, landing = float(array[f"x{name}"]), float(array[f"landing{name}"])

@@ -8,16 +8,12 @@ states along together and then, without any one large input, pull them apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.dynamics import InputDriven, OneUnit
 from steadygrad.paper import FigureData, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Two trajectories of the same input-driven maps"
 CLAIM = (
@@ -53,7 +49,7 @@ def data(
     return {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """Time runs upwards, the state sideways: two chains of arrows that begin together and end apart."""
     states = np.asarray(data["states"], dtype=np.float64)
     steps = states.shape[1] - 1
@@ -68,15 +64,12 @@ def draw(data: FigureData) -> Figure:
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=5.5, color=color, zorder=4)
         _span(axes, states[:, 0], -0.55, r"$\Delta x_0$ = " + f"{states[1, 0] - states[0, 0]:.2f}")
         _span(axes, states[:, -1], steps + 0.55, rf"$\Delta x_{{{steps}}}$ = {states[1, -1] - states[0, -1]:.2f}")
-        axes.set_xlabel("state $x_t$")
-        axes.set_ylabel("step $t$")
-        axes.set_yticks(range(steps + 1))
-        axes.set_ylim(-1.2, steps + 1.2)
-        axes.set_xlim(states.min() - 0.5, states.max() + 0.5)
+        axes.set(xlabel="state $x_t$", ylabel="step $t$", yticks=range(steps + 1))
+        axes.set(xlim=(states.min() - 0.5, states.max() + 0.5), ylim=(-1.2, steps + 1.2))
     return figure
 
 
-def _span(axes: Axes, ends: Any, height: float, label: str) -> None:
+def _span(axes: style.Axes, ends: Any, height: float, label: str) -> None:
     left, right = (float(end) for end in ends)
     if right - left > 1.0:
         style.arrow(axes, (left, height), (right, height), style.BLACK, style="<|-|>", width=1.0)

@@ -8,16 +8,12 @@ state across. The data are Fig. 4's, with the half-way states F̃(x_{t−1}) kep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.dynamics import InputDriven, OneUnit
 from steadygrad.paper import FigureData, fig4, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "The same maps as a fixed map and the shifts of the input"
 CLAIM = (
@@ -56,7 +52,7 @@ def data(
     return {**numbers, "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3)}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """Each step in two arrows, F̃ solid and U_t dashed; the boundary is a dotted line, F̃'s direction a broad arrow."""
     array = {key: np.asarray(value) for key, value in data.items()}
     states, half = array["states"], array["after_fixed"]
@@ -72,11 +68,8 @@ def draw(data: FigureData) -> Figure:
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=6, color=color, zorder=5)
         _boundary(axes, array, steps)
         _crossings(axes, array)
-        axes.set_xlabel("state $x_t$")
-        axes.set_ylabel("step $t$")
-        axes.set_yticks(range(steps + 1))
-        axes.set_ylim(-1.5, steps + 0.5)
-        axes.set_xlim(states.min() - 0.35, states.max() + 0.35)
+        axes.set(xlabel="state $x_t$", ylabel="step $t$", yticks=range(steps + 1))
+        axes.set(xlim=(states.min() - 0.35, states.max() + 0.35), ylim=(-1.5, steps + 0.5))
         for color, marker, side in PATHS:
             axes.plot([], [], color=color, marker=marker, label=rf"$\tilde{{F}}$, {side} trajectory")
         axes.plot([], [], color=style.BLACK, linestyle=SHIFT, linewidth=1.2, label="$U_t$, the input's shift")
@@ -85,7 +78,7 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _boundary(axes: Axes, array: dict[str, Any], steps: int) -> None:
+def _boundary(axes: style.Axes, array: dict[str, Any], steps: int) -> None:
     for boundary in array["boundary"]:
         axes.plot([boundary] * 2, [-1.5, steps + 0.5], color=style.BLACK, linestyle=":", linewidth=1.5, zorder=1)
         for sign, label in ((-1, "left"), (1, "right")):
@@ -94,7 +87,7 @@ def _boundary(axes: Axes, array: dict[str, Any], steps: int) -> None:
             axes.text(0.5 * (start + end), -0.98, rf"$\tilde{{F}}$ drives {label}", ha="center", va="top")
 
 
-def _crossings(axes: Axes, array: dict[str, Any]) -> None:
+def _crossings(axes: style.Axes, array: dict[str, Any]) -> None:
     for trajectory, t, direction in array["crossings"]:
         before, after = array["after_fixed"][trajectory, t - 1], array["states"][trajectory, t]
         at = float(array["boundary"][0])

@@ -9,17 +9,13 @@ gradient's norm clipped it stays at the wall's foot and follows it into the vall
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad import checks
 from steadygrad.dynamics import ErrorSurface
 from steadygrad.paper import FigureData, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "The error surface of a single unit, with its wall"
 ERROR = r"error $\mathcal{E}_{50}$"
@@ -115,7 +111,7 @@ def _mesh(surface: ErrorSurface, grid: int) -> tuple[Any, Any]:
     return np.broadcast_to(w, b.shape).copy(), b
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The surface as a relief and as a map, the error along both trajectories, and the statistics of many starts."""
     array = {key: np.asarray(value) for key, value in data.items()}
     with style.look():
@@ -166,7 +162,7 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
     axes.view_init(elev=36, azim=52)
 
 
-def _map(figure: Figure, axes: Axes, array: dict[str, Any]) -> None:
+def _map(figure: style.Figure, axes: style.Axes, array: dict[str, Any]) -> None:
     shades, scale = _shades()
     looks = {"norm": scale, "cmap": shades, "shading": "gouraud", "rasterized": True}
     mesh = axes.pcolormesh(array["w"], array["b"], array["loss"], **looks)
@@ -175,11 +171,10 @@ def _map(figure: Figure, axes: Axes, array: dict[str, Any]) -> None:
         axes.plot(*array[f"{name}_path"].T, color=color, linestyle=line, linewidth=1.1)
     _labels(axes, array)
     axes.set_title("(b) the same from above", loc="left")
-    axes.set_xlabel("weight $w$")
-    axes.set_ylabel("bias $b$")
+    axes.set(xlabel="weight $w$", ylabel="bias $b$")
 
 
-def _labels(axes: Axes, array: dict[str, Any]) -> None:
+def _labels(axes: style.Axes, array: dict[str, Any]) -> None:
     path, throw = array["plain_path"], int(array["throw_step"])
     axes.plot(*path[0], marker="o", markersize=5, color=style.BLACK)
     axes.annotate("start", path[0], xytext=(6, 2), textcoords="offset points")
@@ -199,27 +194,23 @@ def _labels(axes: Axes, array: dict[str, Any]) -> None:
     axes.text(w, b - 0.06, "wall", rotation=np.degrees(np.arctan2(b1 - b0, w1 - w0)), **turned)
 
 
-def _losses(axes: Axes, array: dict[str, Any]) -> None:
+def _losses(axes: style.Axes, array: dict[str, Any]) -> None:
     axes.semilogy(array["plain_losses"], color=style.VERMILLION, linewidth=1.3, label="plain")
     dots = {"linestyle": "none", "marker": ".", "markersize": 2.6}
     axes.semilogy(array["clipped_losses"], color=style.BLACK, **dots, label="clipped")
     axes.axhline(float(array["tolerance"]), color=style.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
     axes.set_title("(c) the error along both", loc="left")
-    axes.set_xlabel("update")
-    axes.set_ylabel(ERROR)
+    axes.set(xlabel="update", ylabel=ERROR)
     axes.legend(loc="lower right", markerscale=3)
 
 
-def _statistics(axes: Axes, array: dict[str, Any]) -> None:
+def _statistics(axes: style.Axes, array: dict[str, Any]) -> None:
     rates = array["rates"]
     for name, color, line in LINES:
         reached = 100.0 * array[f"reached_{name}"]
         axes.plot(rates, reached, color=color, linestyle=line, marker="s" if name == "clipped" else "o", label=name)
-    axes.set_xscale("log")
+    axes.set(xscale="log", ylim=(0, 105), xlabel="learning rate", ylabel="reach the valley (%)")
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.set_xticks([], minor=True)
-    axes.set_ylim(0, 105)
     axes.set_title(f"(d) from {int(array['starts'])} starts, {int(array['steps'])} updates each", loc="left")
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel("reach the valley (%)")
     axes.legend(loc="lower right")

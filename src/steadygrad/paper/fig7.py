@@ -10,16 +10,12 @@ The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.paper import FigureData, style
 from steadygrad.sweep.records import SuccessRate
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Rate of success on temporal order against sequence length"
 CLAIM = (
@@ -72,7 +68,7 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
     }
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The rate against the length on a log axis, with its interval; below it, how many seeds of how many."""
     from matplotlib.ticker import NullLocator
 
@@ -91,10 +87,8 @@ def draw(data: FigureData) -> Figure:
             axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
             axes.set_xticks(lengths, [f"{int(length)}" for length in lengths])
             axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_ylim(-0.04, 1.06)
+        axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
         axes.set_yticks(np.linspace(0, 1, 5), [f"{share:.0f} %" for share in np.linspace(0, 100, 5)])
-        axes.set_ylabel("seeds that solve the task")
-        axes.set_xlabel("sequence length $T$ (log scale)")
         axes.tick_params(labelbottom=True)
         axes.grid(axis="y", color="#DADADA", linewidth=0.7)
         axes.set_axisbelow(True)
@@ -105,7 +99,7 @@ def draw(data: FigureData) -> Figure:
     return figure
 
 
-def _series(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
+def _series(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     label, color, marker, line = LOOKS[ALGORITHMS[row]]
     run = one["seeds"] > 0
     # Side by side: at 0 % two algorithms would otherwise hide each other.
@@ -116,7 +110,7 @@ def _series(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     axes.plot(x, rate, color=color, marker=marker, linestyle=line, markersize=6, label=label, zorder=3 + row)
 
 
-def _counts(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
+def _counts(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     label, color, _, _ = LOOKS[ALGORITHMS[row]]
     axes.set_axis_off()
     axes.set_ylim(len(ALGORITHMS) - 0.5, -0.5)

@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad import checks
 from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6, style
 from steadygrad.sweep.provenance import commit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FIGURES: dict[str, Any] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5, "fig6": fig6}
 """Modules with TITLE, CLAIM, `data()`, which needs no matplotlib, and `draw(data)`."""
@@ -55,7 +52,7 @@ def reproduce(name: str, directory: Path) -> list[Path]:
 
 
 def save(
-    name: str, data: FigureData, figure: Figure, directory: Path, *, about: Mapping[str, str | None] | None = None
+    name: str, data: FigureData, figure: style.Figure, directory: Path, *, about: Mapping[str, str | None] | None = None
 ) -> list[Path]:
     """Writes a figure's numbers and pictures.
 

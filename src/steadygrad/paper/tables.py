@@ -39,8 +39,8 @@ class Printed:
     label: str
     problem: str
     ahead: int | None
-    train: tuple[float | None, float | None, float | None]
-    test: tuple[float | None, float | None, float | None]
+    train: tuple[float | None, float, float]
+    test: tuple[float | None, float, float]
 
     def figure(self, algorithm: str, fold: str) -> float | None:
         """The paper's figure, if it has one."""

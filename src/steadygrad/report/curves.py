@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.experiments import files
 from steadygrad.paper import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLORS = {"sgd": style.GREY, "sgd-c": style.ORANGE, "sgd-r": style.PURPLE, "sgd-cr": style.BLUE}
 PANELS = {
@@ -44,8 +40,10 @@ def metrics(directory: Path) -> dict[str, Any]:
     return {name: np.array([line.get(name) for line in lines], dtype=float) for name in names}
 
 
-def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
+def draw_run(seen: Mapping[str, Any], score: str = "") -> style.Figure:
     """Six panels of one run: `seen` is of `metrics`, `score` what a data set's `train` and `valid` are measured in."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     with style.look():
         figure = style.blank(7.4, 4.2)
         panels = figure.subplots(2, ACROSS, sharex=True)
@@ -60,8 +58,11 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
                 _line(axes, seen["updates"], _drawable(seen[beside], scale), color, label, 0.9)
                 axes.legend(loc="best")
             if scale == "log" and np.isfinite(shown).any():
+                # Ticks that say what they are worth, also where the axis spans less than a power of ten.
                 axes.set_yscale("log")
-                _decades(axes)
+                axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
+                axes.yaxis.set_minor_locator(NullLocator())
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             if name == "error":
                 _share(axes)
             if name == "spectral_radius":
@@ -72,7 +73,7 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
     return figure
 
 
-def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
+def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> style.Figure:
     """The error, or the validation, of every run against updates; `runs` are (title of its panel, algorithm, `metrics`)."""
     titles = list(dict.fromkeys(title for title, _, _ in runs))
     across = min(ACROSS, len(titles))
@@ -102,7 +103,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def _line(axes: Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
+def _line(axes: style.Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
     known = y == y  # not NaN: validation comes once an epoch, other lines more often
     # A point of its own each while they are few: a line through one point is not seen.
     marker = "o" if 0 < known.sum() <= FEW and not known.all() else ""
@@ -113,20 +114,11 @@ def _drawable(values: Any, scale: str) -> Any:
     return np.where(values > 0, values, np.nan) if scale == "log" else values
 
 
-def _decades(axes: Axes) -> None:
-    """Ticks that say what they are worth, also where the axis spans less than a power of ten."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def _share(axes: Axes) -> None:
+def _share(axes: style.Axes) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25 %", "50 %", "75 %", "100 %"])
 
 
-def _updates(axes: Axes) -> None:
+def _updates(axes: style.Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
     axes.locator_params(axis="x", nbins=4)

@@ -12,13 +12,9 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from steadygrad.experiments import files
 from steadygrad.paper import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --paper: #ffffff; --line: #d8d8d8; --soft: #f4f4f2; --quiet: #5f5f5f; }
@@ -134,7 +130,7 @@ class Page:
         """A table; `links` are those of entries in its first column."""
         self.parts.append(table.html(links))
 
-    def figure(self, figure: Figure, alt: str, caption: str = "") -> None:
+    def figure(self, figure: style.Figure, alt: str, caption: str = "") -> None:
         """A matplotlib figure as embedded SVG; `alt` says what it shows to those who can't see it."""
         data = base64.b64encode(svg(figure)).decode("ascii")
         below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
@@ -160,7 +156,7 @@ class Page:
         return path
 
 
-def svg(figure: Figure) -> bytes:
+def svg(figure: style.Figure) -> bytes:
     """A figure as SVG, the same bytes for the same figure."""
     buffer = io.BytesIO()
     with style.look():

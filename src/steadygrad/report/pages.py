@@ -38,13 +38,15 @@ def of_run(directory: Path) -> Page:
     """The page of one run: its result, how it learned, what its gradients did, and its settings."""
     config = files.read_config(directory)
     result = Result.read(directory)
-    page = Page(_title(config), NO_RESULT if result is None else _verdict(result))
+    what = _what(config) + (" steps" if config.form == "drawn" else "") or f"{config.hidden} units"
+    named = f"{title(config.problem)}, {what}, {config.algorithm.upper()} with optimizer {config.optimizer}"
+    page = Page(named, NO_RESULT if result is None else _verdict(result))
     seen = curves.metrics(directory)
     if len(seen["updates"]):
         page.heading("How it learned")
         unit = (read(directory / files.DATA) or {}).get("unit", "")
-        what = "error" if config.form == "drawn" else f"score ({unit})"
-        page.figure(curves.draw_run(seen, unit), f"{what}, loss, gradient norm, Ω, ρ and horizon against updates")
+        score = "error" if config.form == "drawn" else f"score ({unit})"
+        page.figure(curves.draw_run(seen, unit), f"{score}, loss, gradient norm, Ω, ρ and horizon against updates")
     if _holds(directory / files.FLOW):
         gradients = flow.read(directory)
         page.heading("What its gradients did")
@@ -83,7 +85,11 @@ def of_sweep(directory: Path) -> Page:
         if tables.figures(table, records).rows:
             page.heading(table.title)
             _paper_table(page, table, records)
-    _learning(page, directory, about["cells"])
+    runs = [_learned(directory / name) for name in about["cells"] if _holds(directory / name / files.METRICS)]
+    if runs:
+        page.heading("How every run learned")
+        alt = "share of test sequences answered wrong, or validation, against updates, one line for each run"
+        page.figure(curves.draw_sweep(runs), alt)
     pages = {name: Path(name) / "index.html" for name in about["cells"]}
     links = {name: str(path) if (directory / path).is_file() else f"{name}/" for name, path in pages.items()}
     if records:
@@ -156,11 +162,6 @@ def _every_run(page: Page, records: Sequence[Record]) -> Page:
     return page
 
 
-def _title(config: Config) -> str:
-    what = _what(config) + (" steps" if config.form == "drawn" else "") or f"{config.hidden} units"
-    return f"{title(config.problem)}, {what}, {config.algorithm.upper()} with optimizer {config.optimizer}"
-
-
 def _what(config: Config) -> str:
     """The lengths, or how far ahead a text is predicted; of music nothing."""
     if config.form == "drawn":
@@ -198,18 +199,10 @@ def _paper_table(page: Page, table: PaperTable, records: Sequence[Record]) -> No
     page.table(tables.runs(table, records))
 
 
-def _learning(page: Page, directory: Path, cells: Sequence[str]) -> None:
-    runs = []
-    for name in cells:
-        folder = directory / name
-        if _holds(folder / files.METRICS):
-            config, preset = files.read_config(folder), (read(folder / "cell.json") or {}).get("preset", "")
-            parts = [title(config.problem), *filter(None, [_what(config)]), preset]
-            runs.append((", ".join(parts), config.algorithm, curves.metrics(folder)))
-    if runs:
-        page.heading("How every run learned")
-        alt = "share of test sequences answered wrong, or validation, against updates, one line for each run"
-        page.figure(curves.draw_sweep(runs), alt)
+def _learned(folder: Path) -> tuple[str, str, dict[str, Any]]:
+    config, preset = files.read_config(folder), (read(folder / "cell.json") or {}).get("preset", "")
+    parts = [title(config.problem), *filter(None, [_what(config)]), preset]
+    return ", ".join(parts), config.algorithm, curves.metrics(folder)
 
 
 def _unfinished(page: Page, directory: Path, names: Sequence[str], links: Mapping[str, str]) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
 from steadygrad.report.page import Table
-from steadygrad.sweep.records import read_records
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LONGEST, BEYOND = 200, 400
@@ -41,14 +40,16 @@ def tasks(folder: Path) -> str:
     >>> tasks(Path("nowhere"))
     'Not run yet: `steadygrad reproduce tasks --budget hours --records results`\\n'
     """
-    found = _rows(folder / "tasks.jsonl")
+    found = [row for row in rows(results.records(folder, "tasks")) if row.preset == "steady"]
     if not found:
         return results.not_run("reproduce tasks --budget hours")
     body = []
     for row in found:
         if row.algorithm != "sgd-cr" or row.length[1] != LONGEST:
             continue
-        without = next((str(each.success) for each in found if _is(each, row, "sgd-c")), tables.NOTHING)
+        other = (row.problem, row.length, "sgd-c")
+        same = (each for each in found if (each.problem, each.length, each.algorithm) == other)
+        without = next((str(each.success) for each in same), tables.NOTHING)
         updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
         error = tables.median_error(row.errors.get(BEYOND))
         body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
@@ -62,7 +63,7 @@ def longest(folder: Path) -> str:
     >>> longest(Path("nowhere"))
     'Not run yet: `steadygrad sweep longest --out runs/longest --records results`\\n'
     """
-    found = [row for row in _rows(folder / "longest.jsonl") if _is_solved_at_its_longest(row)]
+    found = [row for row in rows(results.records(folder, "longest")) if _is_solved_at_its_longest(row)]
     if not found:
         return results.not_run("sweep longest --out runs/longest")
     body = []
@@ -81,8 +82,7 @@ def recall(folder: Path) -> str:
     >>> recall(Path("nowhere"))
     'Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\\n'
     """
-    path = folder / "recall.jsonl"
-    records = read_records(path) if path.is_file() else []
+    records = results.records(folder, "recall")
     if not records:
         return results.not_run("sweep --problem recall --network gru --algorithm sgd-c,sgd-cr")
     cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
@@ -102,17 +102,11 @@ def _share(found: list[dict[str, Any]]) -> str:
     return f"{sum(result['solved'] for result in found)}/{len(found)}" if found else tables.NOTHING
 
 
-def _rows(path: Path) -> list[Row]:
-    """The rows of `steady`."""
-    return [row for row in rows(read_records(path)) if row.preset == "steady"] if path.is_file() else []
-
-
 def _is_solved_at_its_longest(row: Row) -> bool:
     """Whether every seed of enough solved it, and errs as little at the longest length alone as it may over all lengths."""
     errors = row.errors.get(row.length[1], [])
-    return row.success.solved == row.success.seeds == len(errors) >= SEEDS and max(errors) <= SUCCESS
-
-
-def _is(row: Row, other: Row, algorithm: str) -> bool:
-    """Whether `row` is what `algorithm` made of the other's task."""
-    return (row.problem, row.length, row.algorithm) == (other.problem, other.length, algorithm)
+    return (
+        row.preset == "steady"
+        and row.success.solved == row.success.seeds == len(errors) >= SEEDS
+        and max(errors) <= SUCCESS
+    )

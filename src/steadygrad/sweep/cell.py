@@ -38,25 +38,16 @@ FAILURE, STARTS, LOCK = "failed.json", "starts.json", ".cell.lock"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
-
-    Attributes:
-        id: the cell's.
-        status: 'finished' (there is a result, good or bad), 'failed', 'interrupted', or 'busy': another process has it.
-        reason: why it ended, or why there is no result, in one sentence.
-        solved: None where there is no result, or nothing to be solved.
-        updates, error, seconds: as in the result.
-        summary: of a finished run, its result in a few words.
-    """
+    """What became of a cell: a result, good or bad, or why there is none; 'busy' means that another process has it."""
 
     id: str
     status: Literal["finished", "failed", "interrupted", "busy"]
     reason: str = ""
-    solved: bool | None = None
+    solved: bool | None = None  # None where there is no result, or nothing to be solved
     updates: int = 0
     error: float = math.nan
     seconds: float = 0.0
-    summary: str = ""
+    summary: str = ""  # of a finished run, its result in a few words
 
     @classmethod
     def of(cls, cell: str, result: Result) -> Outcome:
@@ -114,18 +105,12 @@ def can_grow(there: Config, asked: Config) -> bool:
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker does with a cell. It is sent to the worker, so all of it can be pickled.
+    """What a worker does with a cell. It is sent to the worker, so all of it can be pickled."""
 
-    Args:
-        directory: the sweep's folder.
-        about: for cell.json: grid, command, commit, version.
-        run, evaluate: in place of `experiments.run` and `experiments.evaluate`.
-    """
-
-    directory: Path
-    about: Mapping[str, Any] = field(default_factory=dict)
-    run: Callable[..., Any] | None = None
-    evaluate: Callable[..., Any] | None = None
+    directory: Path  # the sweep's
+    about: Mapping[str, Any] = field(default_factory=dict)  # for cell.json: grid, command, commit, version
+    run: Callable[..., Any] | None = None  # in place of `experiments.run`
+    evaluate: Callable[..., Any] | None = None  # in place of `experiments.evaluate`
 
     def __call__(self, cell: Cell) -> Outcome:
         """Runs the cell, or goes on with it. What goes wrong inside is an outcome, not an exception."""

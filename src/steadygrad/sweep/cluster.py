@@ -34,9 +34,7 @@ class ClusterError(ValueError):
 class _Cluster:
     """A cluster at an address that was reached once."""
 
-    name: str
-    module: str
-    example: str
+    name = module = example = ""
 
     def __init__(self, address: str | None) -> None:
         if not address:

@@ -30,28 +30,17 @@ RECORDED: dict[str, dict[str, Any]] = {"recall": {"lr": 0.001, "alpha": 1.0}}
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid.
-
-    Attributes:
-        id: readable, unique in its grid, the name of its folder.
-        config: everything the run needs.
-        preset: the name of the settings it began from.
-        test_lengths: where the trained model is tested beyond the lengths it saw.
-    """
+    """One run of a grid: its id is readable, unique in the grid, and the name of its folder."""
 
     id: str
     config: Config
-    preset: str
-    test_lengths: tuple[int, ...] = ()
+    preset: str  # the settings it began from
+    test_lengths: tuple[int, ...] = ()  # where the trained model is tested beyond the lengths it saw
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs to be made, in the order in which they are begun.
-
-    Args:
-        name: what it is called in records.
-        cells: with distinct ids.
+    """Runs to be made, in the order in which they are begun; `name` is the grid's in records, and all ids differ.
 
     >>> grid = Grid.product("mine", lengths=[(10, 10), (50, 200)], algorithms=["sgd", "sgd-cr"], presets=["steady"])
     >>> [cell.id for cell in grid.cells][:2]
@@ -87,21 +76,18 @@ class Grid:
         """Every combination; all cells of the first seed come first, so that a sweep cut short has whole rows.
 
         Args:
-            name: what it is called in records.
+            name: the grid's, in records.
             problems: names, or classes of one's own.
             lengths: of drawn problems: ranges (low, high), both included; (50, 50) is one length. None means the preset's.
             aheads: of texts: how many characters ahead is predicted.
-            algorithms: 'sgd', 'sgd-c', 'sgd-r', 'sgd-cr'.
-            presets: 'paper', 'proceedings', 'program', 'steady', 'fig7'.
-            inits: names of initialisations; None means the preset's.
-            seeds: whole numbers.
+            algorithms, presets, inits, seeds: as in a `Config` and in `experiments.preset`; inits None means the preset's.
             test_lengths: where each trained model of a drawn problem is tested as well.
             usual: fields of `Config` that belong to the grid as to a preset: ids do not name them.
             **overrides: fields of `Config` to be changed; those of clipping and of Ω in the cells whose algorithm
                 has it, those of a curriculum in the cells whose lengths it can grow into.
 
-        Returns:
-            the grid; all faults of all cells are reported at once (`ConfigError`).
+        Raises:
+            ConfigError: all faults of all cells at once.
 
         >>> grid = Grid.product("mine", problems=["nottingham"], algorithms=["sgd-cr"], epochs=3)
         >>> [cell.id for cell in grid.cells]
@@ -110,9 +96,7 @@ class Grid:
         for algorithm in algorithms:
             one_of("algorithm", algorithm, ALGORITHMS)
         test = tuple(whole("test_lengths", length) for length in test_lengths)
-        cells: list[Cell] = []
-        faults: dict[str, None] = {}
-        unused = dict.fromkeys(overrides)
+        cells, faults, unused = list[Cell](), dict[str, None](), dict.fromkeys(overrides)
         named = [problems_.name_of(problem) for problem in problems]
         axes = (seeds, named, presets, inits or [None], lengths or [None], aheads or [None], algorithms)
         for seed, problem, settings, init, length, ahead, algorithm in itertools.product(*axes):

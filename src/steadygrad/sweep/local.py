@@ -31,11 +31,7 @@ SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS
 
 
 class Local:
-    """Runs cells on this machine's cores.
-
-    Args:
-        workers: how many at once; None means one for each core.
-    """
+    """Runs `workers` cells at once on this machine's cores; None means one for each core."""
 
     name = "local"
 
@@ -48,8 +44,7 @@ class Local:
 
     def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
         """`function` of every cell, in the order in which they end; it must not raise, and its result must be picklable."""
-        waiting = deque(cells)
-        idle = [_Slot() for _ in range(min(self.workers, len(cells)))]
+        waiting, idle = deque(cells), [_Slot() for _ in range(min(self.workers, len(cells)))]
         running: dict[Future[Any], tuple[_Slot, _Cell]] = {}
         outcomes: list[_Outcome] = []
         deaths: Counter[int] = Counter()
@@ -97,17 +92,17 @@ class _Slot:
     @property
     def process(self) -> int | None:
         """The process's id, once it is up."""
-        started = self._process is not None and self._process.done() and self._process.exception() is None
-        return self._process.result() if started and self._process is not None else None
+        up = self._process
+        return up.result() if up is not None and up.done() and up.exception() is None else None
 
     def died(self, future: Future[Any]) -> bool:
         """Whether the process is gone; a new one is then made for the next cell."""
         from joblib.externals.loky import BrokenProcessPool
 
-        if not isinstance(future.exception(), BrokenProcessPool):
-            return False
-        self.close()
-        return True
+        gone = isinstance(future.exception(), BrokenProcessPool)
+        if gone:
+            self.close()
+        return gone
 
     def close(self) -> None:
         if self._pool is not None:

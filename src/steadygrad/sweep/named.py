@@ -36,31 +36,22 @@ Seeds = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Budget:
-    """The size of a grid.
+    """The size of a grid."""
 
-    Attributes:
-        seeds: 1 … seeds.
-        settings: fields of `Config` in place of the preset's.
-        presets: the settings to begin from.
-        lengths: of Fig. 7; of memorization, which has a model for each; the longest of each model of `LONGEST`.
-        tasks: which of them.
-        ablations: the algorithms beside SGD-CR under `steady`.
-        permutation_seeds: seeds of random permutation, which the paper solved in 1 trial of 8; no fewer than `seeds`.
-        of: settings of 'paper' alone, or of the 'ablation': a run that solves nothing is the longest.
-        fewer: seeds of either.
-        epochs: of data sets, by preset and problem; the preset's own where nothing is said.
-    """
-
-    seeds: int
-    settings: Settings = field(default_factory=dict[str, Any])
+    seeds: int  # 1 … seeds
+    settings: Settings = field(default_factory=dict[str, Any])  # fields of `Config` in place of the preset's
     presets: Sequence[str] = ("steady",)
-    lengths: Sequence[int] = ()
+    lengths: Sequence[int] = ()  # of Fig. 7, of memorization (a model for each), the longest of each model of `LONGEST`
     tasks: Sequence[str] = PAPERS_TASKS
-    ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")
-    permutation_seeds: int = 0
-    of: Mapping[str, Settings] = field(default_factory=dict[str, Settings])
-    fewer: Mapping[str, int] = field(default_factory=dict[str, int])
-    epochs: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")  # beside SGD-CR under `steady`
+    permutation_seeds: int = 0  # of random permutation, which the paper solved in 1 trial of 8, if more than `seeds`
+    of: Mapping[str, Settings] = field(default_factory=dict[str, Settings])  # of 'paper' alone, or of the 'ablation'
+    fewer: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # seeds of either: what solves nothing runs longest
+    epochs: Mapping[str, Mapping[str, int]] = field(
+        default_factory=dict[str, Mapping[str, int]]
+    )  # by preset and data set
 
 
 BOTH = ("paper", "steady")
@@ -145,7 +136,6 @@ def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **override
 
 
 def _by_length(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    """A model for each length, by SGD, SGD-C and SGD-CR: Fig. 7, and smoke, where every algorithm succeeds."""
     more: dict[str, Any] = {"presets": [overrides.pop("preset", size.presets[0])]}
     more |= {"test_lengths": (11,)} if name == "smoke" else {}
     lengths, usual = [(length, length) for length in size.lengths], {**size.settings, "after_success": "stop"}
@@ -161,7 +151,7 @@ def _by_task(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -
         number = max(size.permutation_seeds, size.seeds) if task == "random-permutation" else size.seeds
         axes: dict[str, Any] = {"algorithms": size.ablations if ablation else ("sgd-cr",), "presets": [preset]}
         axes["seeds"] = _seeds(seeds, min(number, size.fewer.get(part, number)))
-        if _memorizes(task):
+        if task.startswith("memorization"):  # a model for each length, and none for lengths beyond it
             axes["lengths"] = [(length, length) for length in size.lengths]
         else:
             axes |= {"lengths": [RANGE], "test_lengths": BEYOND}
@@ -175,7 +165,7 @@ def _longest(name: str, sizes: Sequence[Budget], seeds: Seeds, overrides: dict[s
     for size in sizes:
         axes = {"algorithms": ["sgd-cr"], "presets": size.presets, "seeds": _seeds(seeds, size.seeds)}
         for task, length in itertools.product(size.tasks, size.lengths):
-            low, tests = (length, (length,)) if _memorizes(task) else (RANGE[0], (length, 2 * length))
+            low, tests = (length, (length,)) if task.startswith("memorization") else (RANGE[0], (length, 2 * length))
             own = {"problems": [task], "lengths": [(low, length)], "test_lengths": tests}
             grids.append(Grid.product(name, **axes, **own, usual=size.settings, **overrides))
     return _joined(name, grids)
@@ -193,6 +183,7 @@ def _of_data(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -
     return _joined(name, grids)
 
 
+# By name: what makes the grid, and its budgets.
 GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
     "fig7": (_by_length, FIG7),
     "tasks": (_by_task, TASKS),
@@ -202,12 +193,6 @@ GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
     "table2": (_of_data, TABLE2),
     "smoke": (_by_length, SMOKE),
 }
-"""By name: what makes the grid, and its budgets."""
-
-
-def _memorizes(task: str) -> bool:
-    """Whether the task has a model for each length, and none for lengths beyond it."""
-    return task.startswith("memorization")
 
 
 def _joined(name: str, grids: Sequence[Grid]) -> Grid:

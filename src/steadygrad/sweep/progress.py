@@ -1,17 +1,14 @@
 """How far a sweep is and how long it takes: an estimate before it begins, and the time left while it runs.
 
-Before, for each cell that is left:
-
     seconds of a cell ≤ limit · seconds of one unit of it         (updates of a drawn problem, epochs of a data set)
     seconds of an update = s + c / check_every                    s: of the update itself, c: of a test on check_sequences
 
-They are measured on a few updates of each distinct shape (problem, lengths, hidden units, batch, …), a drawn problem's at the
-cell's full lengths: a curriculum, and success, make it shorter. Finished cells of the same shape in the sweep's folder are a
-better measure, and are taken instead.
+Before it begins, they are measured on a few updates of each distinct shape, a drawn problem's at the cell's full lengths: a
+curriculum, and success, make it shorter. Finished cells of the same shape are a better measure, and are taken instead.
 
 While it runs, the folder is read once a second: it is what all engines share. The time left is the mean time of finished
-cells like those that are left (same problem, length and algorithm), divided by the workers; where there are none yet, of any
-finished cells, scaled by the work in them (updates × steps, or epochs × bytes of data).
+cells like those that are left, divided by the workers; where there are none yet, of any finished cells, scaled by the work in
+them (updates × steps, or epochs × bytes of data).
 """
 
 from __future__ import annotations
@@ -122,15 +119,14 @@ def _shape(config: Config) -> tuple[Any, ...]:
 
 
 class Watch:
-    """Shows a sweep's progress while the block runs.
+    """Shows a sweep's progress on standard error while the block runs.
 
     Args:
-        cells: those to be run.
-        directory: the sweep's folder.
+        cells, directory: those to be run, and the sweep's folder.
         done: how many cells were finished before.
         workers: how many run at once, for the time left; None where only the engine knows.
         style: 'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
-        stream: where to; standard error by default.
+        stream: in place of standard error.
     """
 
     def __init__(
@@ -159,11 +155,10 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.style == "none":
-            return
-        self._stop.set()
-        self._thread.join()
-        self.poll()
+        if self.style != "none":
+            self._stop.set()
+            self._thread.join()
+            self.poll()
         if self._bar is not None:
             self._bar.stop()
 

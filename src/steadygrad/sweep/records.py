@@ -6,9 +6,7 @@
 
 A cell of a data set has no `length` and no `generalisation`, one of text says how far `"ahead"` it predicts. `config` holds
 the fields that are not a run's defaults. A cell that failed has `"result": null` and `"failed": reason`. Lines are sorted by
-id and keys always come in the same order, so two collections of the same folder are the same file.
-
-k of n seeds solved a task:
+id and keys always come in the same order, so two collections of the same folder are the same file. Of k in n seeds:
 
     p̂ = k / n                                                           the rate of success
     low, high = (k + z²/2 ± z √(k (n − k)/n + z²/4)) / (n + z²)          Wilson's interval (1927), z = 1.959964 for 95 %
@@ -109,9 +107,9 @@ def _record(folder: Path) -> Record | None:
 
 def _beyond(tested: Mapping[str, Any]) -> Record:
     """The errors at other lengths; for regression by the squared error too."""
-    found: Record = {"generalisation": {length: each["error"] for length, each in tested.items()}}
+    errors = {length: each["error"] for length, each in tested.items()}
     squared = {length: each["errors"]["squared"] for length, each in tested.items() if "squared" in each["errors"]}
-    return found | ({"generalisation_squared": squared} if squared else {})
+    return {"generalisation": errors, **({"generalisation_squared": squared} if squared else {})}
 
 
 def _rounded(value: Any) -> Any:
@@ -121,12 +119,7 @@ def _rounded(value: Any) -> Any:
 
 
 def wilson(solved: int, seeds: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a rate of which `solved` of `seeds` trials were seen.
-
-    Args:
-        solved: k, the trials that succeeded, 0 … seeds.
-        seeds: n, the trials.
-        confidence: how often the interval holds the true rate, in (0, 1).
+    """Wilson's interval for a rate of which `solved` of `seeds` trials were seen; `confidence` is in (0, 1).
 
     >>> low, high = wilson(5, 5)
     >>> f"{low:.3f} {high:.3f}"
@@ -161,7 +154,7 @@ class SuccessRate:
 
     @classmethod
     def of(cls, verdicts: Iterable[bool]) -> SuccessRate:
-        """The rate of a series of verdicts, one for each seed."""
+        """Of one verdict for each seed."""
         each = [bool(verdict) for verdict in verdicts]
         return cls(sum(each), len(each))
 
