@@ -25,7 +25,6 @@ $STEADYGRAD_DATA, or else in the user's cache folder. A file that is truncated o
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_data)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help="list (the default) or fetch")

@@ -19,7 +19,6 @@ EXTRAS = {
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_doctor)
     parser.description = "Say what is installed and what is missing, with the line that installs it."
 

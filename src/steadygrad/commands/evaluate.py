@@ -19,7 +19,6 @@ examples:
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_evaluate)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument

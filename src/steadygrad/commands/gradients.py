@@ -19,7 +19,6 @@ UNSEEN = (
 
 
 def add_flow(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_flow)
     parser.description = (
         "Draw a map of the error's norm (lag against training time) and the spectrum of W_rec as training "
@@ -31,7 +30,6 @@ def add_flow(parser: argparse.ArgumentParser) -> None:
 
 
 def add_diagnose(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_diagnose)
     parser.description = (
         "Say what is wrong with the gradients of a run and what to change, and make one HTML page of them: the error over "

@@ -15,7 +15,6 @@ examples:
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_report)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument

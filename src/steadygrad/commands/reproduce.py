@@ -35,7 +35,6 @@ The tables need music and text: steadygrad data fetch all.
 
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_reproduce)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument

@@ -23,7 +23,6 @@ CHARACTERS, STEPS = 1000, 256
 
 
 def add_sample(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_sample)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument

@@ -34,7 +34,6 @@ The same command goes on where it stopped. A finished cell is never run again. E
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_sweep)
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     from ..experiments.config import help_text

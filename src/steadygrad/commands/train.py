@@ -19,7 +19,6 @@ CLOSED = 141
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     from ..experiments.config import help_text
 
     parser.set_defaults(run=_train)
@@ -52,7 +51,6 @@ examples:
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
-    """Add the command."""
     parser.set_defaults(run=_resume)
     parser.description = (
         "Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."

@@ -182,12 +182,10 @@ def _labels(axes: style.Axes, array: dict[str, Any]) -> None:
     w, b = 0.5 * (path[throw - 1] + path[throw])
     axes.text(w - 0.08, b, "longest plain step" if array["plain_reached"] else "thrown off the wall", ha="right")
     words = "clipped: along its\nfoot" + (" into the valley" if array["clipped_reached"] else "")
-    at, line = (
-        array["clipped_path"][len(array["clipped_path"]) // 4],
-        {"arrowstyle": "-", "linewidth": 0.8, "shrinkB": 4},
-    )
+    at = array["clipped_path"][len(array["clipped_path"]) // 4]
+    line = {"arrowstyle": "-", "color": "white", "linewidth": 0.8, "shrinkB": 4}
     off = {"xytext": (-22, -54), "textcoords": "offset points"}
-    axes.annotate(words, at, **off, color="white", arrowprops={**line, "color": "white"})
+    axes.annotate(words, at, **off, color="white", arrowprops=line)
     (w0, w1), (b0, b1) = array["wall_w"], array["wall_b"]
     turned = {"rotation_mode": "anchor", "transform_rotates_text": True, "color": "white", "ha": "center", "va": "top"}
     w, b = w0 + 0.77 * (w1 - w0), b0 + 0.77 * (b1 - b0)

@@ -123,9 +123,8 @@ def draw_spectrum(flow: Flow) -> style.Figure:
         reach = 1.08 * max(1.0, float(finite.max()) if finite.size else 1.0)
         plane.axhline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
         plane.axvline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
-        plane.set(
-            xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$"
-        )
+        plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+        plane.set(xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$")
         plane.set_title(r"eigenvalues of $W_\mathrm{rec}$ (circles: at the end)")
         bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
         bar.set_alpha(1.0)

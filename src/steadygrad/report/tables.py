@@ -24,9 +24,8 @@ def success_by_length(records: Sequence[Record]) -> Table:
     body = []
     for row, algorithm in enumerate(fig7.ALGORITHMS):
         line = [fig7.LOOKS[algorithm][0]]
-        for solved, seeds, low, high in zip(
-            *(data[key][row] for key in ("solved", "seeds", "low", "high")), strict=True
-        ):
+        cells = zip(*(data[key][row] for key in ("solved", "seeds", "low", "high")), strict=True)
+        for solved, seeds, low, high in cells:
             line.append(f"{solved}/{seeds} ({100 * low:.0f}–{100 * high:.0f} %)" if seeds else NOTHING)
         body.append(line)
     return Table(["algorithm", *(f"T = {length}" for length in data["lengths"])], body)

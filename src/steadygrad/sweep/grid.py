@@ -106,10 +106,10 @@ class Grid:
             fields |= {field: value for field, value in own.items() if value is not None}
             try:
                 config = preset(problem, algorithm, settings, **fields)
+                # what it would be without the overrides, to tell what the id has to name
                 asked = {field: fields[field] for field in ("path", "options", "length", "ahead") if field in fields}
-                like = preset(
-                    problem, algorithm, settings, **{**_fields(algorithm, length, dict(usual or {})), **asked}
-                )
+                asked = {**_fields(algorithm, length, dict(usual or {})), **asked}
+                like = preset(problem, algorithm, settings, **asked)
             except ConfigError as found:
                 faults |= dict.fromkeys(found.faults)
                 continue

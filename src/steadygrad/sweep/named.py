@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from steadygrad.checks import one_of, whole
@@ -31,6 +32,7 @@ PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")
 RANGE, BEYOND = (50, 200), (250, 300, 400)
 """The lengths of the paper's single models, and those at which they are tested."""
 Settings = Mapping[str, Any]
+NONE: Mapping[str, Any] = MappingProxyType({})
 Seeds = int | Sequence[int] | None
 
 
@@ -39,19 +41,15 @@ class Budget:
     """The size of a grid."""
 
     seeds: int  # 1 … seeds
-    settings: Settings = field(default_factory=dict[str, Any])  # fields of `Config` in place of the preset's
+    settings: Settings = NONE  # fields of `Config` in place of the preset's
     presets: Sequence[str] = ("steady",)
     lengths: Sequence[int] = ()  # of Fig. 7, of memorization (a model for each), the longest of each model of `LONGEST`
     tasks: Sequence[str] = PAPERS_TASKS
     ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")  # beside SGD-CR under `steady`
     permutation_seeds: int = 0  # of random permutation, which the paper solved in 1 trial of 8, if more than `seeds`
-    of: Mapping[str, Settings] = field(default_factory=dict[str, Settings])  # of 'paper' alone, or of the 'ablation'
-    fewer: Mapping[str, int] = field(
-        default_factory=dict[str, int]
-    )  # seeds of either: what solves nothing runs longest
-    epochs: Mapping[str, Mapping[str, int]] = field(
-        default_factory=dict[str, Mapping[str, int]]
-    )  # by preset and data set
+    of: Mapping[str, Settings] = NONE  # settings of 'paper' alone, or of the 'ablation'
+    fewer: Mapping[str, int] = NONE  # seeds of either: what solves nothing runs longest
+    epochs: Mapping[str, Mapping[str, int]] = NONE  # of data sets, by preset and problem
 
 
 BOTH = ("paper", "steady")
