@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-NOT_OPTIONS = ("problem", "path", "algorithm")
-"""Settings that `train` takes in another way."""
+NOT_OPTIONS = ("problem", "path", "algorithm")  # settings that `train` takes in another way
 
 
 def length(text: str) -> tuple[int, int]:

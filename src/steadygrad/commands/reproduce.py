@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from ..sweep import Grid
 
 DESCRIPTION = "Make a figure or a table of the paper: run what it needs, draw it, and set the paper's claim beside it."
-DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")
-"""Computed at once; the others are sweeps."""
+DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")  # computed at once; the others are sweeps
 TABLES = ("table1", "table2")
 SWEPT = ("fig7", "tasks", *TABLES)
 EXAMPLES = """\

@@ -18,8 +18,7 @@ examples:
 A temperature below 1 makes likely characters and notes likelier still; at 0 the most likely is always taken. The same
 seed gives the same sample. A prompt comes first in what is written, and does not count towards --length.
 """
-CHARACTERS, STEPS = 1000, 256
-"""How long a sample is where nothing is said."""
+CHARACTERS, STEPS = 1000, 256  # how long a sample is where nothing is said
 
 
 def add_sample(parser: argparse.ArgumentParser) -> None:

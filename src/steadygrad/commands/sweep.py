@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Run a grid of runs, one model per core, or on an existing Dask or Ray cluster."
 AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
-OF_CELLS = ("length", "ahead", "init", "seed")
-"""Settings that are axes of the grid."""
+OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the grid
 EXAMPLES = """\
 examples:
   steadygrad sweep smoke --out runs/smoke

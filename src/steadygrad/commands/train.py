@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ..experiments import Config, Result
 
 EXIT_CODES = {"interrupted": 130, "interrupted by SIGTERM": 143}
-CLOSED = 141
-"""Exit code where the reader of our output has closed it: 128 and SIGPIPE's number."""
+CLOSED = 141  # exit code where the reader of our output has closed it: 128 and SIGPIPE's number
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:

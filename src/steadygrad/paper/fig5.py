@@ -23,8 +23,7 @@ CLAIM = (
 
 PATHS = ((style.BLUE, "o", "left"), (style.VERMILLION, "s", "right"))
 SHIFT = (0, (2.5, 1.5))
-FIXED_ENDS_AT = 0.6
-"""How far into the step from t − 1 to t the drawing puts F̃(x_{t−1})."""
+FIXED_ENDS_AT = 0.6  # how far into the step from t − 1 to t the drawing puts F̃(x_{t−1})
 
 
 def data(

@@ -28,8 +28,7 @@ LOOKS = {
     "sgd-c": ("SGD-C (clipping)", style.ORANGE, "D", "--"),
     "sgd-cr": ("SGD-CR (clipping and Ω)", style.BLUE, "o", "-"),
 }
-BEYOND = 20
-"""The length beyond which, the paper says, SGD and SGD-C fail."""
+BEYOND = 20  # the length beyond which, the paper says, SGD and SGD-C fail
 
 
 def data(records: Iterable[Mapping[str, Any]]) -> FigureData:

@@ -20,8 +20,7 @@ from steadygrad.sweep.provenance import commit
 
 FIGURES: dict[str, Any] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5, "fig6": fig6}
 """Modules with TITLE, CLAIM, `data()`, which needs no matplotlib, and `draw(data)`."""
-READABLE = 16
-"""Lists of up to so many entries stand in the JSON file as well."""
+READABLE = 16  # lists of up to so many entries stand in the JSON file as well
 
 
 def reproduce(name: str, directory: Path) -> list[Path]:
@@ -57,10 +56,9 @@ def save(
     """Writes a figure's numbers and pictures.
 
     Args:
-        name: the files' common name.
+        name, directory: the files' common name, and where they go; the folder is made if it is missing.
         data: arrays by name; scalars go to the JSON file, the others to the npz file (short lists to both).
         figure: the picture.
-        directory: where the files go; made if it is missing.
         about: what else the JSON file should say, such as title and claim.
 
     Returns:

@@ -20,25 +20,18 @@ Record = Mapping[str, Any]
 
 ALGORITHMS = {"sgd": "SGD", "sgd-c": "SGD+C", "sgd-cr": "SGD+CR"}
 FOLDS = ("train", "test")
-PRESETS = ("paper", "steady")
-"""In the order of the rows; others follow."""
-TOLD_APART = 0.005
-"""Half of what the last digit of the paper's figures is worth: what is closer is not told apart."""
+PRESETS = ("paper", "steady")  # in the order of the rows; others follow
+TOLD_APART = 0.005  # half of what the last digit of the paper's figures is worth: what is closer is not told apart
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A block of the paper's table.
+    """A block of the paper's table."""
 
-    Attributes:
-        label: what the paper calls it.
-        problem, ahead: what a record of it says; of music None.
-        train, test: the figures of SGD, SGD+C and SGD+CR; None where the paper has none, as of SGD for five characters.
-    """
-
-    label: str
+    label: str  # what the paper calls it
     problem: str
-    ahead: int | None
+    ahead: int | None  # of music None
+    # The figures of SGD, SGD+C and SGD+CR; the paper has none of SGD for five characters.
     train: tuple[float | None, float, float]
     test: tuple[float | None, float, float]
 

@@ -36,29 +36,19 @@ SUCCESS: float = Config.model_fields["success"].default
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a task at some length, under a preset, by an algorithm.
-
-    Attributes:
-        problem, length, preset, algorithm: what was run; length is (low, high).
-        success: how many of the seeds solved it.
-        updates, minutes: medians until the first success; None where no seed succeeded.
-        errors: by length, the errors of the seeds that succeeded.
-        failed: how many cells have no result.
-        limit: the updates after which the others gave up.
-        allowed: the share that may be wrong where a run counts as solved; of several, the largest.
-    """
+    """What is known of a task at some length, under a preset, by an algorithm."""
 
     problem: str
-    length: tuple[int, int]
+    length: tuple[int, int]  # low, high
     preset: str
     algorithm: str
     success: SuccessRate
-    updates: float | None
+    updates: float | None  # medians until the first success; None where no seed succeeded
     minutes: float | None
-    errors: Mapping[int, list[float]] = field(default_factory=dict)
-    failed: int = 0
-    limit: int = 0
-    allowed: float = SUCCESS
+    errors: Mapping[int, list[float]] = field(default_factory=dict)  # by length, of the seeds that succeeded
+    failed: int = 0  # how many cells have no result
+    limit: int = 0  # the updates after which the others gave up
+    allowed: float = SUCCESS  # the share that may be wrong where a run counts as solved; of several, the largest
 
     @property
     def label(self) -> str:

@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from steadygrad.experiments import files
 from steadygrad.paper import style
 
-DECADES = 6
-"""At most so many powers of ten to either side of 1 have a colour of their own."""
+DECADES = 6  # at most so many powers of ten to either side of 1 have a colour of their own
 ABSENT = "#D9D9D6"
-POINTS = 6000
-"""At most so many eigenvalues are drawn over each other: 60 snapshots of 100 units, 12 of 500."""
+POINTS = 6000  # at most so many eigenvalues are drawn over each other: 60 snapshots of 100 units, 12 of 500
 
 
 @dataclass(frozen=True)

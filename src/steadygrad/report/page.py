@@ -46,17 +46,11 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem
 
 @dataclass(frozen=True)
 class Table:
-    """A table of ready-made text.
-
-    Args:
-        header: the names of the columns.
-        rows: as many entries each as there are columns.
-        text: how many columns from the left hold words; the others are numbers, set to the right.
-    """
+    """A table of ready-made text."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    text: int = 1
+    rows: Sequence[Sequence[str]]  # as many entries each as there are columns
+    text: int = 1  # how many columns from the left hold words; the others are numbers, set to the right
 
     def __post_init__(self) -> None:
         for row in self.rows:

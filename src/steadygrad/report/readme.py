@@ -18,10 +18,8 @@ from steadygrad.report import results, tables
 from steadygrad.report.page import Table
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-LONGEST, BEYOND = 200, 400
-"""The longest sequences of the paper's tasks, and those to which its models generalise."""
-SUCCESS, SEEDS = 0.01, 3
-"""What the longest sequences must reach: so few wrong, in so many seeds and in all there are."""
+LONGEST, BEYOND = 200, 400  # the longest sequences of the paper's tasks, and those to which its models generalise
+SUCCESS, SEEDS = 0.01, 3  # what the longest sequences must reach: so few wrong, in so many seeds and in all there are
 
 
 def filled(page: str, folder: Path) -> str:

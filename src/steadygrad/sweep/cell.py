@@ -28,8 +28,7 @@ from steadygrad.experiments.files import write_json as write
 from steadygrad.sweep import provenance
 from steadygrad.sweep.grid import Cell
 
-DEATHS = 3
-"""Starts without an end after which a cell is given up: the first one, and two more."""
+DEATHS = 3  # starts without an end after which a cell is given up: the first one, and two more
 PATIENCE = 5.0
 """Seconds to wait for a cell that another process still holds: an orphan notices sooner that its sweep is gone."""
 SWEEP, DESCRIPTION, GENERALISATION = "sweep.json", "cell.json", "generalisation.json"

@@ -13,13 +13,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from steadygrad.sweep.cell import DEATHS
-
-_Cell = TypeVar("_Cell")
-_Outcome = TypeVar("_Outcome")
 
 TIMEOUT, PATIENCE = 5.0, 6
 """Seconds to wait for a cluster's first answer, and how many times that for a full one: Ray is slow to begin."""
@@ -52,7 +49,7 @@ class Dask(_Cluster):
 
     name, module, example = "dask", "distributed", "tcp://10.0.0.1:8786"
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in their order."""
         from distributed import Client
 
@@ -72,7 +69,7 @@ class Ray(_Cluster):
 
     name, module, example = "ray", "ray", "10.0.0.1:6379"
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in their order."""
         import ray
         from ray.util.joblib import register_ray
@@ -90,9 +87,7 @@ class Ray(_Cluster):
                     ray.shutdown()
 
 
-def _through_joblib(
-    backend: str, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell], **options: Any
-) -> list[_Outcome]:
+def _through_joblib(backend: str, function: Callable[[Any], Any], cells: Sequence[Any], **options: Any) -> list[Any]:
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config(backend, **options):
@@ -101,14 +96,14 @@ def _through_joblib(
         return list(parallel(delayed(_of)(function, cell) for cell in cells))
 
 
-def _of(function: Callable[[_Cell], _Outcome], cell: _Cell) -> _Outcome:
+def _of(function: Callable[[Any], Any], cell: Any) -> Any:
     # joblib's Dask backend wants a function that can be hashed, and not every callable can.
     return function(cell)
 
 
-def _in_time(connect: Callable[[], _Outcome]) -> _Outcome:
+def _in_time(connect: Callable[[], Any]) -> Any:
     """`connect()`, unless it takes too long: both engines wait without end for something that is no cluster."""
-    answers: Queue[_Outcome | Exception] = Queue()
+    answers: Queue[Any] = Queue()
 
     def attempt() -> None:
         try:

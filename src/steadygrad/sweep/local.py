@@ -15,16 +15,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, TypeVar
+from typing import Any
 
 from steadygrad.checks import whole
 from steadygrad.sweep.cell import DEATHS
 
-_Cell = TypeVar("_Cell")
-_Outcome = TypeVar("_Outcome")
-
-GRACE = 20.0
-"""Seconds that running cells get to write a checkpoint when the sweep is interrupted."""
+GRACE = 20.0  # seconds that running cells get to write a checkpoint when the sweep is interrupted
 
 # One thread for each model: several would fight over the cores the other models run on.
 SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -42,11 +38,11 @@ class Local:
             raise ImportError("a sweep needs joblib: pip install 'steadygrad[train]'") from None
         self.workers = cpu_count() if workers is None else whole("workers", workers)
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in the order in which they end; it must not raise, and its result must be picklable."""
         waiting, idle = deque(cells), [_Slot() for _ in range(min(self.workers, len(cells)))]
-        running: dict[Future[Any], tuple[_Slot, _Cell]] = {}
-        outcomes: list[_Outcome] = []
+        running: dict[Future[Any], tuple[_Slot, Any]] = {}
+        outcomes: list[Any] = []
         deaths: Counter[int] = Counter()
         try:
             while waiting or running:
@@ -81,7 +77,7 @@ class _Slot:
         self._pool: Any = None
         self._process: Future[int] | None = None
 
-    def submit(self, function: Callable[[_Cell], _Outcome], cell: _Cell) -> Future[Any]:
+    def submit(self, function: Callable[[Any], Any], cell: Any) -> Future[Any]:
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self._pool is None:

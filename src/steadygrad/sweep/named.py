@@ -19,20 +19,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from steadygrad.checks import one_of, whole
 from steadygrad.experiments.config import TASKS as ALL_TASKS
 from steadygrad.sweep.grid import Grid
 
-PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")
-"""Recall is not the paper's."""
+PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")  # recall is not the paper's
 RANGE, BEYOND = (50, 200), (250, 300, 400)
 """The lengths of the paper's single models, and those at which they are tested."""
 Settings = Mapping[str, Any]
-NONE: Mapping[str, Any] = MappingProxyType({})
 Seeds = int | Sequence[int] | None
 
 
@@ -41,15 +38,15 @@ class Budget:
     """The size of a grid."""
 
     seeds: int  # 1 … seeds
-    settings: Settings = NONE  # fields of `Config` in place of the preset's
+    settings: Settings = field(default_factory=dict)  # fields of `Config` in place of the preset's
     presets: Sequence[str] = ("steady",)
     lengths: Sequence[int] = ()  # of Fig. 7, of memorization (a model for each), the longest of each model of `LONGEST`
     tasks: Sequence[str] = PAPERS_TASKS
     ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")  # beside SGD-CR under `steady`
     permutation_seeds: int = 0  # of random permutation, which the paper solved in 1 trial of 8, if more than `seeds`
-    of: Mapping[str, Settings] = NONE  # settings of 'paper' alone, or of the 'ablation'
-    fewer: Mapping[str, int] = NONE  # seeds of either: what solves nothing runs longest
-    epochs: Mapping[str, Mapping[str, int]] = NONE  # of data sets, by preset and problem
+    of: Mapping[str, Settings] = field(default_factory=dict)  # settings of 'paper' alone, or of the 'ablation'
+    fewer: Mapping[str, int] = field(default_factory=dict)  # seeds of either: what solves nothing runs longest
+    epochs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # of data sets, by preset and problem
 
 
 BOTH = ("paper", "steady")
@@ -81,8 +78,7 @@ FINE: Settings = {
 """What the longest lengths need beside `steady`. A change of W_rec acts once in every step, so the steps must be fine; and once
 the loss is near 0 and Adam used to small gradients, a rare large one must be clipped. A test draws from all lengths, and what
 is not held for long enough is wrong at the longest alone: 1 % there are some 0.02 % of all."""
-REACH: Settings = {**FINE, "success": 0.01}
-"""As far as the paper's own success reaches: 1 % wrong over all lengths."""
+REACH: Settings = {**FINE, "success": 0.01}  # as far as the paper's own success reaches: 1 % wrong over all lengths
 EXACT: Settings = {**FINE, "lr_schedule": "1/length", "alpha": 0.1}
 """What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further stops before them.
 The longest err only some four times as often as all: 0.1 to 0.25 % will do."""

@@ -28,8 +28,7 @@ from steadygrad.experiments.config import DRAWN
 from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, duration, finished, read
 from steadygrad.sweep.grid import Cell, Grid
 
-UPDATES = {"drawn": 50, "data": 10}
-"""That a measurement takes, after a few to warm up."""
+UPDATES = {"drawn": 50, "data": 10}  # that a measurement takes, after a few to warm up
 SHAPE = (
     *("problem", "algorithm", "length", "batch", "steps", "network", "hidden", "nonlinearity", "optimizer"),
     *("backend", "dtype", "threads"),
@@ -119,14 +118,12 @@ def _shape(config: Config) -> tuple[Any, ...]:
 
 
 class Watch:
-    """Shows a sweep's progress on standard error while the block runs.
+    """Shows a sweep's progress while the block runs, on standard error if no `stream` is given.
 
     Args:
-        cells, directory: those to be run, and the sweep's folder.
-        done: how many cells were finished before.
+        cells, directory, done: those to be run, the sweep's folder, and how many cells were finished before.
         workers: how many run at once, for the time left; None where only the engine knows.
         style: 'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
-        stream: in place of standard error.
     """
 
     def __init__(

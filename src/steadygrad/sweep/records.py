@@ -30,8 +30,7 @@ from steadygrad.checks import number, whole
 from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep.cell import DESCRIPTION, FAILURE, GENERALISATION, SWEEP, read
 
-DIGITS = 4
-"""Of every fraction and time: 10,000 test sequences don't tell more."""
+DIGITS = 4  # of every fraction and time: 10,000 test sequences don't tell more
 Record = dict[str, Any]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from steadygrad import __version__
 from steadygrad.experiments import files
@@ -18,12 +18,8 @@ from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.sweep.local import Local
 from steadygrad.sweep.progress import Watch
 
-_Cell = TypeVar("_Cell")
-_Outcome = TypeVar("_Outcome")
-LOCK, WAIT = ".sweep.lock", 10.0
-"""The lock on sweep.json, and how many seconds to wait for it."""
-PREPARING = (LOCK, f".{SWEEP}.tmp")
-"""What a folder may hold while another sweep is being prepared there."""
+LOCK, WAIT = ".sweep.lock", 10.0  # the lock on sweep.json, and how many seconds to wait for it
+PREPARING = (LOCK, f".{SWEEP}.tmp")  # what a folder may hold while another sweep is being prepared there
 
 
 class Engine(Protocol):
@@ -31,7 +27,7 @@ class Engine(Protocol):
 
     name: str
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in any order."""
         ...
 
@@ -52,15 +48,12 @@ def run(
     again; one that gave up at its limit (`max_updates`, or `epochs` of music and text) goes on if the grid's is now higher.
 
     Args:
-        grid: the cells.
+        grid: the cells; what became of each is returned in its order.
         directory: one folder for each cell is made in it; new, empty, or of an earlier sweep.
         engine: `Local()` by default, one model per core.
         command: what the user typed, for the records.
         progress: 'auto', 'plain' or 'none'.
         train, evaluate: in place of `experiments.run` and `experiments.evaluate`.
-
-    Returns:
-        what became of each cell, in the grid's order.
     """
     directory = Path(directory).resolve()
     _prepare(grid, directory, command)
