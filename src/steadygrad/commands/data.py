@@ -67,7 +67,7 @@ def table(rows: Sequence[Row]) -> str:
     lines += [(row.name, row.file, row.state, f"{row.size:,}", str(row.path)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     turns = (str.ljust, str.ljust, str.ljust, str.rjust, str.ljust)
-    shown = ([turn(*each) for turn, *each in zip(turns, line, widths, strict=True)] for line in lines)
+    shown = ([turn(entry, width) for turn, entry, width in zip(turns, line, widths, strict=True)] for line in lines)
     return "\n".join("  ".join(entries).rstrip() for entries in shown)
 
 

@@ -75,7 +75,7 @@ class Table:
         lines = [self.header, *self.rows]
         widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
         turns = [str.ljust if column < self.text else str.rjust for column in range(len(self.header))]
-        shown = ([turn(*each) for turn, *each in zip(turns, line, widths, strict=True)] for line in lines)
+        shown = ([turn(entry, width) for turn, entry, width in zip(turns, line, widths, strict=True)] for line in lines)
         return "\n".join("  ".join(entries).rstrip() for entries in shown)
 
     def html(self, links: Mapping[str, str] | None = None) -> str:
