@@ -78,9 +78,9 @@ def _back(axes: style.Axes, start: Any, end: Any, label: str) -> None:
     down = start[0] == end[0]
     off, beside = (np.array([SIDE, 0.0]), [0.24, 0.0]) if down else (np.array([0.0, -SIDE]), [0.0, -0.22])
     style.arrow(axes, tuple(start + off), tuple(end + off), style.VERMILLION, line=DASHES, gap=GAP)
-    turned = {"ha": "left", "va": "center"} if down else {"ha": "center", "va": "top"}
+    ha, va = ("left", "center") if down else ("center", "top")
     x, y = 0.5 * (start + end) + beside
-    axes.text(x, y, _script(label), color=style.VERMILLION, fontsize=13, **turned)
+    axes.text(x, y, _script(label), color=style.VERMILLION, fontsize=13, ha=ha, va=va)
 
 
 def _beyond(axes: style.Axes, first: Any, last: Any) -> None:
