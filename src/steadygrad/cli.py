@@ -1,6 +1,6 @@
 """The command line: `steadygrad COMMAND …`.
 
-Each command is a module of `steadygrad.commands`, which is loaded when it is asked for: `steadygrad --help` needs no other
+The modules of `steadygrad.commands` are loaded when a command of theirs is asked for: `steadygrad --help` needs no other
 package. What a user can get wrong is told in one sentence on stderr, with exit code 2; set STEADYGRAD_TRACEBACK=1 to see where
 it was found.
 """
@@ -27,10 +27,13 @@ COMMANDS = {
     "reproduce": "a figure or table of the paper: fig2 to fig7, tasks, table1, table2",
     "report": "an HTML page of a sweep or run, or RESULTS.md",
     "flow": "draw what the gradients of a run did",
+    "diagnose": "say what is wrong with the gradients of a run, and what to change",
     "data": "list the data sets, or fetch them",
     "doctor": "what is installed, which backend, which data",
 }
-"""The modules of steadygrad.commands, in the order of the help."""
+"""In the order of the help."""
+HOMES = {"resume": "train", "flow": "gradients", "diagnose": "gradients"}
+"""The module of steadygrad.commands that has a command, where it has another name."""
 
 SPELLED = {
     "‖": "|",
@@ -76,10 +79,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         raw = argparse.RawDescriptionHelpFormatter
         added = subparsers.add_parser(name, help=words, formatter_class=raw)
         if command in (None, name):
-            module = importlib.import_module(f"steadygrad.commands.{name}")
-            added.description, added.epilog = module.DESCRIPTION, module.EXAMPLES
-            module.add(added)
-            added.set_defaults(run=module.run)
+            module = importlib.import_module(f"steadygrad.commands.{HOMES.get(name, name)}")
+            getattr(module, f"add_{name}")(added)
     return top
 
 

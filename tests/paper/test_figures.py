@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from steadygrad.dynamics import ErrorSurface, OneUnit
-from steadygrad.paper import FIGURES, FigureData, fig2, fig3, fig4, fig5, fig6, figure_named
-from steadygrad.paper.figures import reproduce, save
+from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6
+from steadygrad.paper.figures import FIGURES, reproduce, save
 from steadygrad.sweep import provenance
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -247,4 +247,4 @@ def test_bad_input_is_named_in_one_sentence(tmp_path: Path) -> None:
         fig6.data(rates=())
     with pytest.raises(KeyError):
         FIGURES["fig1"]
-    assert figure_named("fig2") is fig2
+    assert FIGURES["fig2"] is fig2

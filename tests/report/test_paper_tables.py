@@ -12,7 +12,7 @@ from made_up import write_lines
 
 from steadygrad import experiments as room
 from steadygrad.paper.tables import TABLES
-from steadygrad.report import pages, paper_tables, results, tables
+from steadygrad.report import pages, results, tables
 
 FIGURES = {"sgd": 3.9, "sgd-c": 3.5, "sgd-cr": 3.4254}
 
@@ -63,21 +63,21 @@ def test_without_records_each_table_says_what_to_type(tmp_path: Path) -> None:
 def test_the_statement_on_the_order_is_what_the_records_say() -> None:
     table = TABLES["table1"]
     records = [record(algorithm) for algorithm in FIGURES]
-    (sentence,) = paper_tables.sentences(table, records)
+    (sentence,) = tables.sentences(table, records)
     assert sentence == (
         "Nottingham, `paper`: the order SGD > SGD+C > SGD+CR holds on the test split (SGD 3.900, SGD+C 3.500, SGD+CR "
         "3.425). Against the paper's test figures: SGD +2.6 %, SGD+C +0.6 %, SGD+CR −1.0 %."
     )
     worse = [*records[:2], record("sgd-cr", result={"test": 3.6})]
-    assert "SGD > SGD+C > SGD+CR does not hold on the test split" in paper_tables.sentences(table, worse)[0]
+    assert "SGD > SGD+C > SGD+CR does not hold on the test split" in tables.sentences(table, worse)[0]
     equal = [*records[:2], record("sgd-cr", result={"test": 3.4999})]
     assert (
         "does not hold on the test split (SGD 3.900, SGD+C 3.500, SGD+CR 3.500; SGD+C and SGD+CR are within 0.005 of "
-        "each other)" in paper_tables.sentences(table, equal)[0]
+        "each other)" in tables.sentences(table, equal)[0]
     )
-    assert "can't be told without SGD+CR." in paper_tables.sentences(table, records[:2])[0]
+    assert "can't be told without SGD+CR." in tables.sentences(table, records[:2])[0]
     seeds = [record(a, seed=seed) for a in FIGURES for seed in (1, 2)] + [record("sgd", seed=3)]
-    assert "; seed by seed in 2 of 2)" in paper_tables.sentences(table, seeds)[0]
+    assert "; seed by seed in 2 of 2)" in tables.sentences(table, seeds)[0]
 
 
 def test_several_seeds_show_the_best_on_validation_and_their_range() -> None:
@@ -85,9 +85,9 @@ def test_several_seeds_show_the_best_on_validation_and_their_range() -> None:
         record("sgd-cr", seed=seed, result={"valid": valid, "test": test})
         for seed, valid, test in ((1, 3.4, 3.50), (2, 3.3, 3.47), (3, 3.5, 3.44))
     ]
-    figures = paper_tables.figures(TABLES["table1"], records)
+    figures = tables.figures(TABLES["table1"], records)
     assert figures.rows[1][7] == "3.47 (3.44–3.50)"
-    (took,) = paper_tables.runs(TABLES["table1"], records).rows
+    (took,) = tables.runs(TABLES["table1"], records).rows
     assert took[4:] == ["1, 2, 3", "30", "50", "20.0"]  # 10, 20 and 30 minutes
 
 
@@ -95,11 +95,11 @@ def test_runs_without_a_figure_are_told_and_leave_their_place_empty(tmp_path: Pa
     nothing = {"train": None, "valid": None, "test": None, "reason": "diverged: the loss is nan"}
     records = [record("sgd", result=nothing), record("sgd-c"), record("sgd-cr", failed="no luck")]
     records[2]["result"] = None
-    assert paper_tables.failures(records) == [
+    assert tables.failures(records) == [
         "nottingham_sgd_paper_seed1 has no figure: diverged: the loss is nan.",
         "nottingham_sgd-cr_paper_seed1 failed: no luck.",
     ]
-    assert paper_tables.figures(TABLES["table1"], records).rows[1][3::2] == ["–", "3.50", "–"]
+    assert tables.figures(TABLES["table1"], records).rows[1][3::2] == ["–", "3.50", "–"]
     write_lines(tmp_path / "table1.jsonl", records)
     page = results.render(tmp_path)
     assert "- nottingham_sgd-cr_paper_seed1 failed: no luck." in page

@@ -15,10 +15,9 @@ from pretended import tiny
 from steadygrad import experiments, sweep
 from steadygrad.experiments import ConfigError, files
 from steadygrad.sweep import Cell, Grid
-from steadygrad.sweep.budget import TABLE1, TABLE2
 from steadygrad.sweep.cell import Work
-from steadygrad.sweep.estimate import estimate, measured_epoch
-from steadygrad.sweep.progress import Watch
+from steadygrad.sweep.named import TABLE1, TABLE2
+from steadygrad.sweep.progress import Watch, estimate, measured_epoch
 
 QUIET = {"progress": "none"}
 
@@ -192,7 +191,7 @@ def test_an_estimate_goes_by_epochs_and_by_what_finished_cells_of_the_shape_took
 def test_a_measured_epoch_holds_all_its_updates_and_the_validation(texts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (cell,) = texts(algorithms=["sgd-cr"]).cells
     clock = iter([0.0, 4.0, 10.0, 13.0])  # one update in four seconds, then a chunk of validation in three
-    monkeypatch.setattr("steadygrad.sweep.estimate.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("steadygrad.sweep.progress.time.perf_counter", lambda: next(clock))
     # 600 characters: 540 to train on give 539 predictions, of which an update has 40; 30 to validate give 29 at once.
     assert measured_epoch(cell.config, 1) == pytest.approx(4 / 40 * 539 + 3)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from steadygrad.commands import options as axes
 from steadygrad.experiments import ConfigError, preset
-from steadygrad.sweep import GRIDS, Grid, get
-from steadygrad.sweep.budget import FIG7, PAPERS_TASKS, TASKS
+from steadygrad.sweep import GRIDS, Grid, get, read_records
+from steadygrad.sweep.named import FIG7, PAPERS_TASKS, TASKS
 
 
 def test_a_product_has_every_combination_once_and_all_of_the_first_seed_first() -> None:
@@ -152,3 +153,41 @@ def test_axes_are_read_as_ranges_and_lists() -> None:
             axes.lengths(bad)
     with pytest.raises(ValueError, match=r"^seeds must be FIRST:LAST in this order, such as 1:5, not '5:1'$"):
         axes.seeds("5:1")
+
+
+def ids(**axes: object) -> list[str]:
+    return [cell.id for cell in Grid.product("mine", **{"algorithms": ["sgd-cr"], "presets": ["steady"], **axes}).cells]
+
+
+def test_an_id_names_settings_that_are_not_the_presets_so_that_cells_can_share_a_folder() -> None:
+    gated = {"problems": ["recall"], "lengths": [(50, 50)], "network": "gru", "lr": 0.001, "alpha": 1.0}
+    assert ids(**gated) == ["recall_50_sgd-cr_steady_gru_seed1"]
+    assert ids(**gated, inits=["chrono"], longest=50) == ["recall_50_sgd-cr_steady_gru_chrono_longest-50_seed1"]
+    assert ids(**{**gated, "alpha": 0.5}) == ["recall_50_sgd-cr_steady_gru_alpha-0.5_seed1"]
+    assert ids(alpha=10.0) == ids() == ["temporal-order_50-200_sgd-cr_steady_seed1"]
+    assert ids(optimizer="momentum", momentum=0.5, lr=0.01, threshold=3.0, omega="program") == [
+        "temporal-order_50-200_sgd-cr_steady_optimizer-momentum_lr-0.01_threshold-3_omega-program_seed1"
+    ]
+    # Limits are not named: a cell goes on to a higher one. Nor is what an algorithm does not read.
+    assert ids(max_updates=7, hidden=3) == ids()
+    assert ids(algorithms=["sgd", "sgd-cr"], alpha=4.0) == [
+        "temporal-order_50-200_sgd_steady_seed1",
+        "temporal-order_50-200_sgd-cr_steady_alpha-4_seed1",
+    ]
+
+
+def test_ids_of_all_records_are_those_of_the_same_settings_today() -> None:
+    for path in sorted((Path(__file__).parents[2] / "results").glob("*.jsonl")):
+        for record in read_records(path):
+            if record["grid"] == "recall":
+                own = {name: value for name, value in record["config"].items() if name not in ("init", "options")}
+                own |= {"curriculum": None, "average": 1, "after_success": "stop"}
+                axes = {"problems": ["recall"], "lengths": [tuple(record["length"])], "seeds": [record["seed"]]}
+                assert ids(**axes, algorithms=[record["algorithm"]], **own) == [record["id"]]
+    tasks = {cell.id for cell in (get("tasks", "hours") + get("ablation", "hours")).cells}
+    named = {"fig7": get("fig7", "minutes", seeds=5), "longest": get("longest", "hours")}
+    named |= {name: get(name, "hours") for name in ("table1", "table2")}
+    for name, grid in named.items():
+        there = {record["id"] for record in read_records(Path(__file__).parents[2] / "results" / f"{name}.jsonl")}
+        assert there == {cell.id for cell in grid.cells}
+    assert tasks >= {record["id"] for record in read_records(Path(__file__).parents[2] / "results" / "tasks.jsonl")}

@@ -11,8 +11,7 @@ from pretended import pretend
 
 from steadygrad.experiments import Config, Result
 from steadygrad.sweep.cell import Work
-from steadygrad.sweep.estimate import Estimate, estimate, measured_update
-from steadygrad.sweep.progress import Watch, duration
+from steadygrad.sweep.progress import Estimate, Watch, duration, estimate, measured_update
 
 
 def unsolved(config: Config, directory: Path, **options: Any) -> Result:
@@ -84,7 +83,7 @@ def test_an_estimate_counts_only_what_is_left_and_no_less_than_the_longest_cell(
     out: Path, grid: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # of the cells that are not like the finished one; a loaded machine would measure more than 25 s
-    monkeypatch.setattr("steadygrad.sweep.estimate.measured_update", lambda config: 0.01)
+    monkeypatch.setattr("steadygrad.sweep.progress.measured_update", lambda config: 0.01)
     cells = grid(seeds=[1, 2], max_updates=1000)
     Work(out, run=pretend)(cells.cells[0])
     left = estimate(cells, out, workers=8)
@@ -100,7 +99,7 @@ def test_a_measured_update_holds_its_share_of_a_test(grid: Any, monkeypatch: pyt
     (cell,) = grid(algorithms=["sgd-cr"], hidden=5, check_sequences=40, check_every=8).cells
     assert measured_update(cell.config, 2) > 0
     clock = iter([0.0, 10.0, 20.0, 24.0])  # five updates in ten seconds, then a test in four
-    monkeypatch.setattr("steadygrad.sweep.estimate.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("steadygrad.sweep.progress.time.perf_counter", lambda: next(clock))
     assert measured_update(cell.config, 5) == pytest.approx(10 / 5 + 4 / 8)
 
 

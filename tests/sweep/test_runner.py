@@ -277,9 +277,12 @@ def test_a_folder_that_holds_something_else_is_refused_before_anything_runs(
         sweep.run(grid(), out / "thesis.tex", engine=Here(), **fake, **QUIET)
     (out / "thesis.tex").unlink()
     sweep.run(grid(), out, engine=Here(), **fake, **QUIET)
-    with pytest.raises(ValueError, match=r"holds another run \(there lr is 0.0005, not 0.5\): choose another folder"):
-        sweep.run(grid(lr=0.5), out, engine=Here(), **fake, **QUIET)
+    with pytest.raises(ValueError, match=r"holds another run \(there batch is 20, not 3\): choose another folder"):
+        sweep.run(grid(batch=3), out, engine=Here(), **fake, **QUIET)
     assert len(calls()) == 2
+    # What ids name can share the folder, and the file of records.
+    sweep.run(grid(lr=0.5), out, engine=Here(), **fake, **QUIET)
+    assert len(calls()) == len({record["id"] for record in sweep.collect(out)}) == 4
 
 
 def test_a_cell_that_another_process_runs_is_left_to_it(

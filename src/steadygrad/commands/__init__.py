@@ -1,9 +1,5 @@
-"""The commands of `steadygrad`, one small module each.
+"""The commands of `steadygrad`. `add_NAME(parser)` gives the command NAME its help, its options and what runs it.
 
-    DESCRIPTION, EXAMPLES   what `steadygrad COMMAND --help` says before and after the options
-    add(parser)             adds the options
-    run(args) -> int        does it, and returns the exit code
-
-What takes long to import is imported within `run`, so that help is quick. A new command is a module here and its name in
-`steadygrad.cli.COMMANDS`.
+What takes long to import is imported when a command runs, so that help is quick. A new command is an entry in
+`steadygrad.cli.COMMANDS`, which says where its `add_NAME` is.
 """

@@ -22,45 +22,33 @@ examples:
 The sets are piano-midi, nottingham, musedata and jsb (music), and ptb (Penn Treebank text). They are kept in
 $STEADYGRAD_DATA, or else in the user's cache folder. A file that is truncated or altered is never used.
 """
-ACTIONS = ("list", "fetch")
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_data(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_data)
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help="list (the default) or fetch")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of fetch: data sets, or all")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def run(args: argparse.Namespace) -> int:
-    """List or fetch."""
-    from ..checks import one_of
-
-    return _fetch(args) if one_of("ACTION", args.action, ACTIONS) == "fetch" else _list(args)
-
-
-def _list(args: argparse.Namespace) -> int:
-    from .. import data
-
-    if args.names:
-        raise ValueError(f"NAME must be left out without fetch, not {' '.join(args.names)}")
-    rows = data.listing()
-    print(table(rows))
-    # Beside the table, which may go through a pipe.
-    print(summary(rows), file=sys.stderr)
-    return 0
-
-
-def _fetch(args: argparse.Namespace) -> int:
+def _data(args: argparse.Namespace) -> int:
     from .. import data
     from ..checks import one_of
 
+    if one_of("ACTION", args.action, ("list", "fetch")) == "list":
+        if args.names:
+            raise ValueError(f"NAME must be left out without fetch, not {' '.join(args.names)}")
+        rows = data.listing()
+        print(table(rows))
+        # Beside the table, which may go through a pipe.
+        print(summary(rows), file=sys.stderr)
+        return 0
     if not args.names:
         raise ValueError(f"NAME must be given: {', '.join(data.SOURCES)}, or all")
     for name in args.names:
         one_of("NAME", name, [*data.SOURCES, "all"])
-    names = list(data.SOURCES) if "all" in args.names else list(dict.fromkeys(args.names))
-    for name in names:
+    for name in data.SOURCES if "all" in args.names else dict.fromkeys(args.names):
         for path in data.fetch(name, progress=not args.quiet):
             print(f"{name:<10}  {path}", flush=True)
     return 0
@@ -75,16 +63,12 @@ def table(rows: Sequence[Row]) -> str:
     set  file                    state     bytes  place
     jsb  music/JSB_Chorales.mat  missing  96,095  /data/music/JSB_Chorales.mat
     """
-    header = ("set", "file", "state", "bytes", "place")
-    lines = [header, *((row.name, row.file, row.state, f"{row.size:,}", str(row.path)) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
-        "  ".join(
-            entry.rjust(width) if column == 3 else entry.ljust(width)
-            for column, (entry, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    lines = [("set", "file", "state", "bytes", "place")]
+    lines += [(row.name, row.file, row.state, f"{row.size:,}", str(row.path)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    turns = (str.ljust, str.ljust, str.ljust, str.rjust, str.ljust)
+    shown = ([turn(entry, width) for turn, entry, width in zip(turns, line, widths, strict=True)] for line in lines)
+    return "\n".join("  ".join(entries).rstrip() for entries in shown)
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -96,13 +80,12 @@ def summary(rows: Sequence[Row]) -> str:
     '1 of 1 files is missing (0.1 MB): steadygrad data fetch jsb'
     """
     missing = [row for row in rows if row.state == "missing"]
-    faulty = [row for row in rows if row.state in ("altered", "unreadable")]
+    faulty = [str(row.path) for row in rows if row.state in ("altered", "unreadable")]
     parts: list[str] = []
     if missing:
         names = " ".join(dict.fromkeys(row.name for row in missing))
         size = f"{sum(row.size for row in missing) / 1e6:.1f} MB"
         verb = "is" if len(missing) == 1 else "are"
         parts.append(f"{len(missing)} of {len(rows)} files {verb} missing ({size}): steadygrad data fetch {names}")
-    if faulty:
-        parts.append(f"not used, being altered or unreadable: {', '.join(str(row.path) for row in faulty)}")
+    parts += [f"not used, being altered or unreadable: {', '.join(faulty)}"] if faulty else []
     return "; ".join(parts) or f"all {len(rows)} files are there and verified"

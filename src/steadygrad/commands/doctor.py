@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
-DESCRIPTION = "Say what is installed and what is missing, with the line that installs it."
-EXAMPLES = ""
 EXTRAS = {
     "train": ("safetensors", "pydantic", "filelock", "rich", "joblib", "matplotlib"),
     "data": ("scipy", "platformdirs", "mido"),
@@ -18,69 +18,50 @@ EXTRAS = {
 }
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_doctor)
+    parser.description = "Say what is installed and what is missing, with the line that installs it."
 
 
-def run(args: argparse.Namespace) -> int:
-    """Look and tell."""
-    for title, lines in (("versions", _versions()), ("extras", _extras()), ("backend", _backend()), ("data", _data())):
-        print(title)
-        for line in lines:
-            print(f"  {line}")
-    return 0
-
-
-def _versions() -> list[str]:
+def _doctor(args: argparse.Namespace) -> int:
     import numpy
     import torch
 
     from .. import __version__
-
-    found = {"steadygrad": __version__, "torch": torch.__version__, "numpy": numpy.__version__}
-    found["python"] = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    return [f"{name:<12} {each}" for name, each in found.items()]
-
-
-def _extras() -> list[str]:
-    lines: list[str] = []
-    for extra, packages in EXTRAS.items():
-        missing = [package for package in packages if importlib.util.find_spec(package) is None]
-        there = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
-        gap = f"missing {', '.join(missing)}: pip install 'steadygrad[{extra}]'" if missing else ""
-        lines.append(f"{extra:<12} {'; '.join(filter(None, (there, gap)))}")
-    return lines
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "(version unknown)"
-
-
-def _backend() -> list[str]:
-    import os
-
-    import torch
-
     from ..recurrence import native
 
     isa = native.instruction_set()
-    kernel = (
-        f"built, uses {isa}" if isa else f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
-    )
-    return [
-        f"{'native':<12} {kernel}",
-        f"{'threads':<12} {torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so",
-    ]
-
-
-def _data() -> list[str]:
+    threads = f"{torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so"
+    without = f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
+    here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    versions = {"steadygrad": __version__, "torch": torch.__version__, "numpy": numpy.__version__, "python": here}
+    sections = {
+        "versions": versions,
+        "extras": {extra: _extra(extra, packages) for extra, packages in EXTRAS.items()},
+        "backend": {"native": f"built, uses {isa}" if isa else without, "threads": threads},
+    }
+    for title, lines in sections.items():
+        print("\n".join([title, *(f"  {name:<12} {each}" for name, each in lines.items())]))
+    print("data")
     try:
         from .. import data
 
-        rows = data.listing()
+        for row in data.listing():
+            print(f"  {row.name:<12} {row.file:<28} {row.state}")
     except ImportError as error:
-        return [f"unknown: {error}"]
-    return [f"{row.name:<12} {row.file:<28} {row.state}" for row in rows]
+        print(f"  unknown: {error}")
+    return 0
+
+
+def _extra(extra: str, packages: Iterable[str]) -> str:
+    there, missing = [], []
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            missing.append(package)
+            continue
+        try:
+            there.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            there.append(f"{package} (version unknown)")
+    gap = f"missing {', '.join(missing)}: pip install 'steadygrad[{extra}]'" if missing else ""
+    return "; ".join(filter(None, (", ".join(there), gap)))

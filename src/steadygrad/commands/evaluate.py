@@ -9,11 +9,8 @@ from typing import Any
 
 from . import options
 
-DESCRIPTION = (
-    "Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was "
-    "trained on."
-)
-SEQUENCES, SEED, SPLIT = 10_000, 0, "test"
+DESCRIPTION = """\
+Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was trained on."""
 EXAMPLES = """\
 examples:
   steadygrad evaluate runs/order --length 250 300 400 50:200
@@ -21,9 +18,11 @@ examples:
 """
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the run")
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_evaluate)
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="folder of the run")
     tasks = parser.add_argument_group("a run on a task")
     tasks.add_argument(
         "--length", type=options.length, nargs="+", metavar="LENGTH", help="lengths or LOW:HIGH (the run's own)"
@@ -33,12 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("a run on music or text")
     data.add_argument("--split", metavar="NAME", help="train, valid or test (test)")
     data.add_argument("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    add("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
+    add("--json", action="store_true", help="print JSON in place of a table")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Test."""
+def _evaluate(args: argparse.Namespace) -> int:
     from .. import checks, experiments
 
     checks.whole("--threads", args.threads)
@@ -46,22 +44,16 @@ def run(args: argparse.Namespace) -> int:
     config = experiments.read_config(args.directory)
     if config.form == "drawn":
         options.refuse(given, ("length", "sequences", "seed"), f"with {args.directory}, whose sequences are drawn")
-        return _drawn(args)
+        network = experiments.load(args.directory).model
+        count, seed = 10_000 if args.sequences is None else args.sequences, args.seed or 0
+        lengths = args.length or [config.length]
+        found = [experiments.evaluate(network, each, count, seed, layer_threads=args.threads) for each in lengths]
+        print(json.dumps(found, indent=1) if args.json else table(found))
+        return 0
     options.refuse(given, ("split", "data"), f"with {args.directory}, a run on a data set")
-    found = experiments.evaluate(args.directory, split=args.split or SPLIT, path=args.data, layer_threads=args.threads)
+    more = {"path": args.data, "layer_threads": args.threads}
+    found = experiments.evaluate(args.directory, split=args.split or "test", **more)
     print(json.dumps(found, indent=1) if args.json else f"{found['split']}  {found['score']:.4f} {found['unit']}")
-    return 0
-
-
-def _drawn(args: argparse.Namespace) -> int:
-    from .. import experiments
-
-    network = experiments.load(args.directory).model
-    sequences = SEQUENCES if args.sequences is None else args.sequences
-    seed = SEED if args.seed is None else args.seed
-    lengths = args.length or [network.config.length]
-    found = [experiments.evaluate(network, each, sequences, seed, layer_threads=args.threads) for each in lengths]
-    print(json.dumps(found, indent=1) if args.json else table(found))
     return 0
 
 

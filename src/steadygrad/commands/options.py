@@ -9,16 +9,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..experiments import Config
-
-NOT_OPTIONS = ("problem", "path", "algorithm")
-"""Settings that `train` takes in another way."""
-OF_DATA = ("", "data", "text", "music")
-"""What settings of a data set are for (experiments/config.py)."""
-RENAMED = {"--task-option": "--option"}
+NOT_OPTIONS = ("problem", "path", "algorithm")  # settings that `train` takes in another way
 
 
 def length(text: str) -> tuple[int, int]:
@@ -34,13 +28,11 @@ def length(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"must be a length or LOW:HIGH, such as 50:200, not {text!r}") from None
 
 
-def optional_length(text: str) -> tuple[int, int] | None:
-    """A length or a range; 'none' for none."""
+def _curriculum(text: str) -> tuple[int, int] | None:
     return None if text == "none" else length(text)
 
 
-def threshold(text: str) -> float | str:
-    """A number, or 'auto'."""
+def _threshold(text: str) -> float | str:
     if text == "auto":
         return text
     try:
@@ -49,7 +41,7 @@ def threshold(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"must be a number or 'auto', not {text!r}") from None
 
 
-def pair(text: str) -> tuple[str, Any]:
+def _pair(text: str) -> tuple[str, Any]:
     """'positions=program' as a pair; a value that is a number is one."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -62,34 +54,28 @@ def pair(text: str) -> tuple[str, Any]:
     return name, value
 
 
-def folder(text: str) -> Any:
+def folder(text: str) -> Path:
     """A folder's path, which is not empty."""
-    from pathlib import Path
-
     if not text.strip():
         raise argparse.ArgumentTypeError(f"must be the path of a folder, not {text!r}")
     return Path(text)
 
 
-def settings(of: Iterable[str | None] | None = None) -> dict[str, dict[str, Any]]:
-    """argparse's arguments for every setting that is an option, by name.
-
-    Args:
-        of: only those that are for these problems ('drawn', 'data', 'text', 'music', None for all of them).
-    """
+def settings() -> dict[str, dict[str, Any]]:
+    """argparse's arguments for every setting that is an option, by name."""
     from ..experiments import config
 
     kinds: dict[Any, Any] = {int: int, float: float, str: str, tuple: length}
-    own: dict[str, Any] = {"threshold": threshold, "curriculum": optional_length}
+    own: dict[str, Any] = {"threshold": _threshold, "curriculum": _curriculum}
     made: dict[str, dict[str, Any]] = {}
     for name, field in config.Config.model_fields.items():
-        if name in NOT_OPTIONS or (of is not None and config.of(name) not in of):
+        if name in NOT_OPTIONS:
             continue
         about: dict[str, Any] = {"help": config.help_text(name), "default": argparse.SUPPRESS}
         if config.kind(field) is bool:
             about["action"] = argparse.BooleanOptionalAction
         elif config.kind(field) is dict:
-            about |= {"type": pair, "metavar": config.metavar(name), "action": "append"}
+            about |= {"type": _pair, "metavar": config.metavar(name), "action": "append"}
         else:
             names = config.choices(field) and name != "threshold"
             kind = str if names else own.get(name, kinds[config.kind(field)])
@@ -113,15 +99,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def add_renamed(parser: argparse.ArgumentParser) -> None:
     """Let options of earlier versions say what they are called now."""
-    for old, new in RENAMED.items():
-        parser.add_argument(old, type=_renamed(new), help=argparse.SUPPRESS, default=argparse.SUPPRESS)
 
+    def renamed(text: str) -> None:
+        raise argparse.ArgumentTypeError(f"is now called --option: --option {text}")
 
-def _renamed(new: str) -> Any:
-    def refuse(text: str) -> None:
-        raise argparse.ArgumentTypeError(f"is now called {new}: {new} {text}")
-
-    return refuse
+    parser.add_argument("--task-option", type=renamed, help=argparse.SUPPRESS, default=argparse.SUPPRESS)
 
 
 def option(name: str) -> str:
@@ -142,7 +124,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
-    """Options that were typed and that nothing would read are refused by name.
+    """Raises ValueError with the names of options that were typed and that nothing would read.
 
     >>> refuse(["length"], ["lr"], "with 'ptb', which is a text")
     Traceback (most recent call last):
@@ -154,28 +136,24 @@ def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
 
 
 def refuse_others(typed: Iterable[str], problem: str) -> None:
-    """Settings that were typed and are for another form of problem, even if they have their default."""
+    """Refuse settings that were typed and are for another form of problem."""
     from ..experiments import config
     from ..experiments.problem import form
 
     drawn = form(problem) == config.DRAWN
-    allowed = [
-        name
-        for name in typed
-        if (config.of(name) in (None, config.DRAWN) if drawn else config.of(name) != config.DRAWN)
-    ]
+    others = {config.DATA, config.OF_TEXT, config.OF_MUSIC} if drawn else {config.DRAWN}
+    allowed = [name for name in typed if config.of(name) not in others]
     hint = " (--curriculum-patience is the curriculum's)" if drawn and "patience" in typed else ""
     refuse(typed, allowed, f"with {problem!r}, which has no such setting{hint}")
 
 
 def add_display(parser: argparse.ArgumentParser) -> None:
     """Add what training shows and how often it saves."""
-    parser.add_argument(
-        "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between two checkpoints (30)"
-    )
-    parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
-    parser.add_argument("--plain", action="store_true", help="lines of text, also on a terminal")
-    parser.add_argument("--quiet", action="store_true", help="nothing but the result")
+    add = parser.add_argument
+    add("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between two checkpoints (30)")
+    add("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
+    add("--plain", action="store_true", help="lines of text, also on a terminal")
+    add("--quiet", action="store_true", help="nothing but the result")
 
 
 def progress(args: argparse.Namespace) -> str:
@@ -185,22 +163,8 @@ def progress(args: argparse.Namespace) -> str:
 
 def of_run(args: argparse.Namespace) -> dict[str, Any]:
     """What `experiments.run` is called with besides its config and folder."""
-    return {
-        "progress": progress(args),
-        "checkpoint_seconds": args.checkpoint_seconds,
-        "tensorboard": args.tensorboard,
-    }
-
-
-def preset_of(args: argparse.Namespace) -> Config:
-    """The settings that were asked for: a preset's, with what was typed in place of it."""
-    from ..experiments import preset
-
-    typed = given(args)
-    refuse_others(typed, args.problem)
-    if args.path is not None:
-        typed["path"] = args.path
-    return preset(args.problem, args.algorithm or "sgd-cr", args.preset, **typed)
+    shown = {"progress": progress(args), "tensorboard": args.tensorboard}
+    return {**shown, "checkpoint_seconds": args.checkpoint_seconds}
 
 
 def lengths(text: str) -> list[tuple[int, int]]:

@@ -14,23 +14,22 @@ examples:
 """
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
+def add_report(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_report)
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    add = parser.add_argument
+    add("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
+    add("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
+    add("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
+    add("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
+    add("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
+    add("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Make the page, or compare it."""
+def _report(args: argparse.Namespace) -> int:
     if (args.directory is None) == (args.results is None):
         raise ValueError("one of DIR and --results must be given, and not both")
     if args.results is not None:
-        if args.out is not None:
-            raise ValueError("--out must be left out with --results: the page is --write FILE")
         return _results(args)
     if args.write is not None or args.readme is not None or args.check:
         raise ValueError("--write, --readme and --check must be left out without --results")
@@ -45,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
 def _results(args: argparse.Namespace) -> int:
     from ..report import readme, results
 
+    if args.out is not None:
+        raise ValueError("--out must be left out with --results: the page is --write FILE")
     if not args.results.is_dir():
         raise FileNotFoundError(f"--results must be a folder of records, and {args.results} is none")
     pages = {args.write or Path("RESULTS.md"): results.render(args.results)}

@@ -18,26 +18,22 @@ examples:
 A temperature below 1 makes likely characters and notes likelier still; at 0 the most likely is always taken. The same
 seed gives the same sample. A prompt comes first in what is written, and does not count towards --length.
 """
-CHARACTERS, STEPS = 1000, 256
-"""How long a sample is where nothing is said."""
+CHARACTERS, STEPS = 1000, 256  # how long a sample is where nothing is said
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of a run on text or music")
-    parser.add_argument("--length", type=int, metavar="N", help=f"characters ({CHARACTERS:,}), or steps ({STEPS})")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
-    parser.add_argument(
-        "--temperature", type=float, default=1.0, metavar="X", help="0 or more (1); 0 takes the most likely"
-    )
-    parser.add_argument("--prompt", metavar="TEXT", help="what to go on from: a text, or for music a MIDI file")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="where it goes (standard output; for music DIR/sample.mid)"
-    )
+def add_sample(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_sample)
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="folder of a run on text or music")
+    add("--length", type=int, metavar="N", help=f"characters ({CHARACTERS:,}), or steps ({STEPS})")
+    add("--seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
+    add("--temperature", type=float, default=1.0, metavar="X", help="0 or more (1); 0 takes the most likely")
+    add("--prompt", metavar="TEXT", help="what to go on from: a text, or for music a MIDI file")
+    add("--out", type=Path, metavar="FILE", help="where it goes (standard output; for music DIR/sample.mid)")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Sample."""
+def _sample(args: argparse.Namespace) -> int:
     from .. import experiments
 
     config = experiments.read_config(args.directory)

@@ -8,8 +8,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
     from ..sweep.runner import Engine
 
 DESCRIPTION = "Run a grid of runs, one model per core, or on an existing Dask or Ray cluster."
-ENGINES = ("local", "dask", "ray")
 AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
-OF_CELLS = ("length", "ahead", "init", "seed")
-"""Settings that are axes of the grid."""
+OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the grid
 EXAMPLES = """\
 examples:
   steadygrad sweep smoke --out runs/smoke
@@ -35,32 +32,26 @@ The same command goes on where it stopped. A finished cell is never run again. E
 """
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_sweep)
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     from ..experiments.config import help_text
 
+    add = parser.add_argument
     names = "fig7, tasks, ablation, longest, table1, table2 or smoke; or give the axes below"
-    parser.add_argument("name", nargs="?", metavar="NAME", help=names)
-    parser.add_argument("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
-    parser.add_argument("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
-    axes = parser.add_argument_group("axes of your own grid, lists with commas")
-    axes.add_argument(
-        "--problem", "--task", metavar="LIST", help="such as temporal-order,addition or my_problem.py:Parity"
-    )
-    axes.add_argument(
-        "--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each"
-    )
-    axes.add_argument("--ahead", metavar="LIST", help="of texts, such as 1,5")
-    axes.add_argument("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
-    axes.add_argument("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7 (steady)")
-    axes.add_argument("--init", metavar="LIST", help=help_text("init"))
-    axes.add_argument(
-        "--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400"
-    )
-    parser.add_argument("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing"
-    )
+    add("name", nargs="?", metavar="NAME", help=names)
+    add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
+    add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
+    add("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
+    add("--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing")
+    add = parser.add_argument_group("axes of your own grid, lists with commas").add_argument
+    add("--problem", "--task", metavar="LIST", help="such as temporal-order,addition or my_problem.py:Parity")
+    add("--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each")
+    add("--ahead", metavar="LIST", help="of texts, such as 1,5")
+    add("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
+    add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7 (steady)")
+    add("--init", metavar="LIST", help=help_text("init"))
+    add("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
     add_engine(parser)
     group = parser.add_argument_group("settings of every cell, each in place of the preset's")
     for name, about in options.settings().items():
@@ -70,7 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add where the cells run, what is kept of them, and what is shown meanwhile."""
+    """Add the options of the engine, the records and the display."""
     group = parser.add_argument_group("where it runs")
     group.add_argument("--engine", default="local", metavar="NAME", help="local, dask or ray (local)")
     group.add_argument("--address", metavar="ADDRESS", help="of the cluster, such as tcp://10.0.0.1:8786")
@@ -80,8 +71,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Sweep."""
+def _sweep(args: argparse.Namespace) -> int:
     from .. import sweep
     from ..report import tables
 
@@ -100,44 +90,30 @@ def run(args: argparse.Namespace) -> int:
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
     """Runs a grid with the engine that was asked for; after Ctrl-C or SIGTERM it says what is finished."""
+    from .. import sweep
     from ..sweep.runner import check, remaining
 
     check(grid, directory)
+    main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    before = signal.signal(signal.SIGTERM, _terminate) or signal.SIG_DFL if main else None
     try:
-        with _terminable():
-            return _carry_out(grid, directory, args, command)
+        return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
     except KeyboardInterrupt:
         done = len(grid.cells) - len(remaining(grid, directory))
-        finished = f"{done} of {len(grid.cells)} cells are finished"
-        print(f"stopped: {finished}; the same command goes on with the rest", file=sys.stderr)
+        words = f"stopped: {done} of {len(grid.cells)} cells are finished; the same command goes on with the rest"
+        print(words, file=sys.stderr)
         raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: stop as after Ctrl-C, with its own exit code."""
+    """SIGTERM: stop as after Ctrl-C, with its own exit code (`steadygrad.cli`)."""
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a sweep as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop) or signal.SIG_DFL
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
-    from .. import sweep
-
-    return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated
 
 
 def engine(args: argparse.Namespace) -> Engine:
@@ -145,7 +121,7 @@ def engine(args: argparse.Namespace) -> Engine:
     from .. import sweep
     from ..checks import one_of
 
-    one_of("--engine", args.engine, ENGINES)
+    one_of("--engine", args.engine, ("local", "dask", "ray"))
     if args.engine == "local":
         if args.address is not None:
             raise ValueError("--address must be left out with the engine local: it is for dask and ray")
@@ -182,13 +158,12 @@ def _grid(args: argparse.Namespace) -> Grid:
     seeds = {} if args.seeds is None else {"seeds": options.seeds(args.seeds)}
     if args.name is not None:
         if given:
-            option = f"--{given[0].replace('_', '-')}"
-            raise ValueError(f"{option} must be left out with the named grid {args.name}, which has its own")
+            which = f"the named grid {args.name}, which has its own"
+            raise ValueError(f"{options.option(given[0])} must be left out with {which}")
         return sweep.get(args.name, args.budget, **seeds, **settings)
     if not given:
-        raise ValueError(
-            "a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --problem"
-        )
+        names = "a NAME (fig7, tasks, ablation, longest, smoke)"
+        raise ValueError(f"a grid must be given: {names}, or axes such as --problem")
     if args.budget is not None:
         raise ValueError("--budget must be left out without a named grid: give --max-updates")
     return sweep.Grid.product(
@@ -212,23 +187,17 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 def _command(args: argparse.Namespace) -> str:
     """What to type to make the same records, whatever the folder and the engine."""
     words = ["steadygrad", "sweep", *([args.name] if args.name else [])]
-    axes = {
-        name: value for name in ("budget", *AXES, "test_length", "seeds") if (value := getattr(args, name)) is not None
-    }
+    for name in ("budget", *AXES, "test_length", "seeds"):
+        if getattr(args, name) is not None:
+            words += [options.option(name), getattr(args, name)]
     settings = _settings(args)
     own = settings.pop("options", {})
-    for name, value in {**axes, **settings}.items():
+    for name, value in settings.items():
         if isinstance(value, bool):
             words.append(f"--{'' if value else 'no-'}{name}")
-            continue
-        text = (
-            ":".join(map(str, value))
-            if isinstance(value, tuple)
-            else str(value)
-            if name in axes
-            else str(value).lower()
-        )
-        words += [options.option(name), text]
+        else:
+            text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+            words += [options.option(name), text]
     for name, value in own.items():
         words += ["--option", f"{name}={value}"]
     return shlex.join(words)
@@ -237,9 +206,8 @@ def _command(args: argparse.Namespace) -> str:
 def _dry_run(args: argparse.Namespace, grid: Grid) -> int:
     import torch
 
-    from ..sweep.estimate import estimate
     from ..sweep.local import Local
-    from ..sweep.progress import duration
+    from ..sweep.progress import duration, estimate
 
     torch.set_num_threads(1)
     workers = Local(args.workers).workers

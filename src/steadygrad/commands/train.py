@@ -1,4 +1,4 @@
-"""`steadygrad train`: one run, from its settings to its result."""
+"""`steadygrad train` and `resume`: one run, from its settings to its result, and on from where it was stopped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from . import options
 if TYPE_CHECKING:
     from ..experiments import Config, Result
 
-DESCRIPTION = (
-    "Train a network on a synthetic task of the paper (or a problem of your own), until at most 1 % of 10,000 fresh sequences "
-    "is wrong; or a model of music or text, until its limits are reached."
-)
-EXAMPLES = """\
+EXIT_CODES = {"interrupted": 130, "interrupted by SIGTERM": 143}
+CLOSED = 141  # exit code where the reader of our output has closed it: 128 and SIGPIPE's number
+
+
+def add_train(parser: argparse.ArgumentParser) -> None:
+    from ..experiments.config import help_text
+
+    parser.set_defaults(run=_train)
+    parser.description = (
+        "Train a network on a synthetic task of the paper (or a problem of your own), until at most 1 % of 10,000 fresh "
+        "sequences is wrong; or a model of music or text, until its limits are reached."
+    )
+    parser.epilog = """\
 examples:
   steadygrad train temporal-order --length 50:200 --seed 1 --out runs/order
   steadygrad train temporal-order --preset paper --algorithm sgd-c --out runs/clipped
@@ -29,67 +37,82 @@ examples:
   steadygrad train text novel.txt --hidden 300 --out runs/novel
   steadygrad train music midi/ --time-step 0.25 --out runs/music
 """
-EXIT_CODES = {"interrupted": 130, "interrupted by SIGTERM": 143}
-CLOSED = 141
-"""Exit code where the reader of our output has closed it: 128 and SIGPIPE's number."""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    from ..experiments import config
-
-    parser.add_argument("problem", nargs="?", metavar="PROBLEM", help=config.help_text("problem"))
-    parser.add_argument("path", nargs="?", metavar="PATH", help=config.help_text("path"))
-    parser.add_argument("--algorithm", metavar="NAME", help=config.help_text("algorithm"))
-    parser.add_argument(
-        "--preset",
-        metavar="NAME",
-        help="paper, proceedings, program, steady (the default) or fig7; for data sets paper or steady",
-    )
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset"
-    )
-    parser.add_argument("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
+    presets = "paper, proceedings, program, steady (the default) or fig7; for data sets paper or steady"
+    add = parser.add_argument
+    add("problem", nargs="?", metavar="PROBLEM", help=help_text("problem"))
+    add("path", nargs="?", metavar="PATH", help=help_text("path"))
+    add("--algorithm", metavar="NAME", help=help_text("algorithm"))
+    add("--preset", metavar="NAME", help=presets)
+    add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
+    add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
     options.add_settings(parser)
     options.add_display(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Train."""
+def add_resume(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_resume)
+    parser.description = (
+        "Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."
+    )
+    add = parser.add_argument
+    add("directory", type=Path, metavar="DIR", help="folder of the run")
+    add("--max-updates", type=int, metavar="N", help="another limit than the run's own (tasks)")
+    add("--epochs", type=int, metavar="N", help="likewise (music and text)")
+    add("--max-seconds", type=float, metavar="S", help="likewise")
+    add("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
+    options.add_display(parser)
+
+
+def _train(args: argparse.Namespace) -> int:
     from .. import experiments
 
     settings = config(args)
-    return tell(experiments.run(settings, args.out, **options.of_run(args)), settings, args.out)
+    return _tell(experiments.run(settings, args.out, **options.of_run(args)), args.out)
+
+
+def _resume(args: argparse.Namespace) -> int:
+    from .. import experiments
+
+    config = experiments.read_config(args.directory)
+    limits = {name: value for name in ("max_updates", "epochs") if (value := getattr(args, name)) is not None}
+    options.refuse(limits, (config.limit,), f"with {args.directory}: {options.option(config.limit)} limits it")
+    if args.data is not None and config.path is None:
+        why = f"whose problem {config.problem} has no such file"
+        raise ValueError(f"--data must be left out with {args.directory}, {why}")
+    more = {"resume": True, "max_seconds": args.max_seconds, "data": args.data}
+    return _tell(experiments.run(config, args.directory, **limits, **more, **options.of_run(args)), args.directory)
 
 
 def config(args: argparse.Namespace) -> Config:
-    """The settings that were asked for."""
+    """The settings that were asked for: those of a preset or of a file, with what was typed in place of them."""
     from ..checks import one_of
-    from ..experiments import problem
+    from ..experiments import preset, problem
     from ..experiments.config import DRAWN, PROBLEMS
 
     if args.config is not None:
         if args.preset is not None:
             raise ValueError("--preset must be left out with --config, which has all settings")
-        return _read(args)
+        return _of_file(args)
     if args.problem is None:
         raise ValueError("PROBLEM must be given, or --config FILE")
     if not problem.is_known(args.problem):
         one_of("problem", args.problem, PROBLEMS)
     if args.path is not None and problem.form(args.problem) == DRAWN:
         raise ValueError(f"PATH must be left out with {args.problem!r}, whose sequences are drawn, not {args.path!r}")
-    return options.preset_of(args)
+    typed = options.given(args)
+    options.refuse_others(typed, args.problem)
+    path = {} if args.path is None else {"path": args.path}
+    return preset(args.problem, args.algorithm or "sgd-cr", args.preset, **typed, **path)
 
 
-def _read(args: argparse.Namespace) -> Config:
+def _of_file(args: argparse.Namespace) -> Config:
     from ..experiments import Config, ConfigError
 
     try:
         found = Config.from_json(args.config.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{args.config} must be UTF-8 text, and is not ({error.reason} at byte {error.start:,})"
-        ) from error
+        why = f"{error.reason} at byte {error.start:,}"
+        raise ValueError(f"{args.config} must be UTF-8 text, and is not ({why})") from error
     except ConfigError as error:
         raise ConfigError([f"{args.config}: {fault}" for fault in error.faults]) from error
     typed = options.given(args)
@@ -98,7 +121,7 @@ def _read(args: argparse.Namespace) -> Config:
     return found.changed(**typed, **{name: value for name, value in others.items() if value is not None})
 
 
-def tell(result: Result, config: Config, directory: Path) -> int:
+def _tell(result: Result, directory: Path) -> int:
     """Print how the run ended and where it is; return the exit code."""
     if result.interrupted:
         code = EXIT_CODES.get(result.reason, CLOSED)
@@ -113,19 +136,15 @@ def tell(result: Result, config: Config, directory: Path) -> int:
         more = f", and {polished:,} more to err less at longer lengths" if polished else ""
         print(f"{result.verdict}{more} ({result.seconds:.0f} s); best weights: {wrong}")
     else:
-        _tell_scores(result, directory)
+        from ..experiments import files
+
+        counts = f"{result.epochs:,} epochs, {result.updates:,} updates ({result.seconds:.0f} s)"
+        print(f"ended ({result.reason}) after {counts}")
+        if result.best_epoch:
+            scores = "   ".join(f"{split} {getattr(result, split):.4f}" for split in ("train", "valid", "test"))
+            unit = (files.read_json(directory / files.DATA) or {}).get("unit", "")
+            print(f"best weights, of epoch {result.best_epoch}: {scores} {unit}")
+        else:
+            print("no weights are kept: there was no validation before")
     print(f"everything is in {directory}")
     return 0
-
-
-def _tell_scores(result: Result, directory: Path) -> None:
-    from ..experiments import files
-
-    counts = f"{result.epochs:,} epochs, {result.updates:,} updates ({result.seconds:.0f} s)"
-    print(f"ended ({result.reason}) after {counts}")
-    if result.best_epoch:
-        scores = "   ".join(f"{split} {getattr(result, split):.4f}" for split in ("train", "valid", "test"))
-        unit = (files.read_json(directory / files.DATA) or {}).get("unit", "")
-        print(f"best weights, of epoch {result.best_epoch}: {scores} {unit}")
-    else:
-        print("no weights are kept: there was no validation before")

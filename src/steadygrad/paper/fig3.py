@@ -8,17 +8,13 @@ w σ'(x) < 1 (an attractor), dashed where w σ'(x) > 1 (the boundary between two
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad import checks
 from steadygrad.dynamics import OneUnit
 from steadygrad.paper import FigureData, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Bifurcation diagram of a single unit"
 CLAIM = (
@@ -31,6 +27,7 @@ W = 5.0
 INITIAL_STATES = (-0.55, 0.0, 0.55)
 DASHES = (0, (4, 2))
 FIELD = "#A0A0A0"
+OPEN: dict[str, Any] = {"s": 46, "facecolor": "white", "edgecolor": style.VERMILLION, "linewidth": 1.6}
 
 
 def data(w: float = W, initial_states: tuple[float, ...] = INITIAL_STATES, points: int = 801) -> FigureData:
@@ -39,7 +36,7 @@ def data(w: float = W, initial_states: tuple[float, ...] = INITIAL_STATES, point
     Args:
         w: the recurrent weight, above 4 so that there are two bifurcations.
         initial_states: states between the two folds; each crosses the basin boundary at one b.
-        points: how many points of the curve.
+        points: of the curve.
 
     Returns:
         `x` [n], `b` [n], `multiplier` [n]: the curve of fixed points; `b1`, `b2` and `x1`, `x2`: the two bifurcations
@@ -63,28 +60,29 @@ def data(w: float = W, initial_states: tuple[float, ...] = INITIAL_STATES, point
     crossing_b = crossing_x - w * sigma.value(crossing_x)
     ends = [OneUnit(w, float(at)).fixed_points() for at in crossing_b]
     field_b, field_x = np.meshgrid(np.linspace(second.b - 0.45, first.b + 0.45, 20), np.linspace(-3.5, 3.5, 14))
-    return {
-        "w": np.asarray(w),
+    found = {
+        "w": w,
         "x": x,
         "b": x - w * sigma.value(x),
         "multiplier": w * sigma.slope(x),
-        "b1": np.asarray(first.b),
-        "x1": np.asarray(first.x),
-        "landing1": np.asarray(OneUnit(w, first.b).fixed_points()[-1].x),
-        "b2": np.asarray(second.b),
-        "x2": np.asarray(second.x),
-        "landing2": np.asarray(OneUnit(w, second.b).fixed_points()[0].x),
+        "b1": first.b,
+        "x1": first.x,
+        "landing1": OneUnit(w, first.b).fixed_points()[-1].x,
+        "b2": second.b,
+        "x2": second.x,
+        "landing2": OneUnit(w, second.b).fixed_points()[0].x,
         "crossing_x": crossing_x,
+        "crossing_low": [points[0].x for points in ends],
         "crossing_b": crossing_b,
-        "crossing_low": np.array([points[0].x for points in ends]),
-        "crossing_high": np.array([points[-1].x for points in ends]),
+        "crossing_high": [points[-1].x for points in ends],
         "field_b": field_b,
         "field_x": field_x,
         "field_step": w * sigma.value(field_x) + field_b - field_x,
     }
+    return {key: np.asarray(value) for key, value in found.items()}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The diagram: attractors bold, the boundary dashed, the way states move in grey."""
     array = {key: np.asarray(value, dtype=np.float64) for key, value in data.items()}
     x, b, falling = array["x"], array["b"], array["multiplier"] < 1.0
@@ -97,35 +95,37 @@ def draw(data: FigureData) -> Figure:
         axes.plot(b[~falling], x[~falling], color=style.VERMILLION, linestyle=DASHES, linewidth=2.0, zorder=5)
         _basin_crossings(axes, array)
         _bifurcations(axes, array)
-        axes.set_xlabel("bias $b$")
-        axes.set_ylabel(r"state $x$, and where it ends, $x_\infty$")
-        axes.set_xlim(array["field_b"].min() - 0.03, array["field_b"].max() + 0.03)
-        axes.set_ylim(-3.9, 3.9)
-        _legend(axes)
+        axes.set(xlabel="bias $b$", ylabel=r"state $x$, and where it ends, $x_\infty$")
+        axes.set(xlim=(array["field_b"].min() - 0.03, array["field_b"].max() + 0.03), ylim=(-3.9, 3.9))
+        axes.plot([], [], color=style.BLUE, linewidth=3.2, label="attractor")
+        axes.plot([], [], color=style.VERMILLION, linestyle=DASHES, linewidth=2.0, label="boundary between basins")
+        axes.scatter([], [], s=52, color=style.BLACK, label="crossing a bifurcation")
+        axes.scatter([], [], **OPEN, label="crossing a basin boundary")
+        axes.plot([], [], color=FIELD, marker=r"$\uparrow$", markersize=8, linestyle="none", label="how $x$ moves")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.07), ncols=3, columnspacing=1.6, handlelength=2.4)
     return figure
 
 
-def _field(axes: Axes, array: dict[str, Any]) -> None:
+def _field(axes: style.Axes, array: dict[str, Any]) -> None:
     # The columns of the crossings' own arrows stay free.
     busy = np.array([*array["crossing_b"], array["b1"], array["b2"]])
     for b, x, step in zip(*(array[f"field_{key}"].ravel() for key in ("b", "x", "step")), strict=True):
         # Half a row at most, so that no arrow reaches the next, and none where the state hardly moves.
         length = np.sign(step) * (0.14 + 0.26 * np.tanh(abs(step)))
         if abs(step) > 0.06 and np.abs(b - busy).min() > 0.022:
-            style.arrow(
-                axes, (b, x - 0.5 * length), (b, x + 0.5 * length), FIELD, style="->", width=0.8, head=6, order=1
-            )
+            ends = (b, x - 0.5 * length), (b, x + 0.5 * length)
+            style.arrow(axes, *ends, FIELD, style="->", width=0.8, head=6, order=1)
 
 
-def _basin_crossings(axes: Axes, array: dict[str, Any]) -> None:
+def _basin_crossings(axes: style.Axes, array: dict[str, Any]) -> None:
     columns = (array[f"crossing_{key}"] for key in ("b", "x", "low", "high"))
     for b, x, low, high in zip(*columns, strict=True):
         for end in (low, high):
             style.arrow(axes, (b, x), (b, end), style.VERMILLION, width=0.9, head=8, gap=3, order=4)
-        axes.scatter(b, x, s=46, facecolor="white", edgecolor=style.VERMILLION, linewidth=1.6, zorder=8)
+        axes.scatter(b, x, **OPEN, zorder=8)
 
 
-def _bifurcations(axes: Axes, array: dict[str, Any]) -> None:
+def _bifurcations(axes: style.Axes, array: dict[str, Any]) -> None:
     at = {name: float(array[f"b{name}"]) for name in ("1", "2")}
     for name, b in at.items():
         x, landing = float(array[f"x{name}"]), float(array[f"landing{name}"])
@@ -135,14 +135,3 @@ def _bifurcations(axes: Axes, array: dict[str, Any]) -> None:
     above = axes.secondary_xaxis("top")
     above.set_xticks(list(at.values()), [f"$b_{name}$ = {style.signed(b, 3)}" for name, b in at.items()], fontsize=9)
     above.spines["top"].set_visible(False)
-
-
-def _legend(axes: Axes) -> None:
-    axes.plot([], [], color=style.BLUE, linewidth=3.2, label="attractor")
-    axes.plot([], [], color=style.VERMILLION, linestyle=DASHES, linewidth=2.0, label="boundary between basins")
-    axes.scatter([], [], s=52, color=style.BLACK, label="crossing a bifurcation")
-    axes.scatter(
-        [], [], s=46, facecolor="white", edgecolor=style.VERMILLION, linewidth=1.6, label="crossing a basin boundary"
-    )
-    axes.plot([], [], color=FIELD, marker=r"$\uparrow$", markersize=8, linestyle="none", label="how $x$ moves")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.07), ncols=3, columnspacing=1.6, handlelength=2.4)

@@ -8,16 +8,12 @@ states along together and then, without any one large input, pull them apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.dynamics import InputDriven, OneUnit
 from steadygrad.paper import FigureData, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Two trajectories of the same input-driven maps"
 CLAIM = (
@@ -36,11 +32,9 @@ def data(
     """Both trajectories, step by step.
 
     Args:
-        w: the recurrent weight.
-        b: the bias.
+        w, b: the recurrent weight and the bias.
         inputs: [T], u_1 … u_T; the input weight is 1.
-        left: the initial state of the left trajectory.
-        right: the initial state of the right one.
+        left, right: the initial states of the two trajectories.
 
     Returns:
         `states` [2, T + 1], `delta` [T + 1], `sensitivity` [2, T + 1] and the parameters.
@@ -50,49 +44,34 @@ def data(
     True
     """
     run = InputDriven(OneUnit(w, b), inputs).compare(left, right)
-    return {
-        "w": np.asarray(w),
-        "b": np.asarray(b),
-        "inputs": np.asarray(inputs, dtype=np.float64),
-        "states": run.states,
-        "delta": run.delta,
-        "sensitivity": run.sensitivity,
-        "delta_first": np.asarray(run.delta[0]),
-        "delta_last": np.asarray(run.delta[-1]),
-    }
+    found = {"w": w, "b": b, "inputs": inputs, "states": run.states, "delta": run.delta, "sensitivity": run.sensitivity}
+    found |= {"delta_first": run.delta[0], "delta_last": run.delta[-1]}
+    return {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """Time runs upwards, the state sideways: two chains of arrows that begin together and end apart."""
     states = np.asarray(data["states"], dtype=np.float64)
     steps = states.shape[1] - 1
     with style.look():
         figure = style.blank(4.8, 4.8)
         axes = figure.add_subplot()
-        for path, color, marker, line in ((states[0], style.BLUE, "o", "-"), (states[1], style.VERMILLION, "s", "-")):
+        for path, color, marker, side in ((states[0], style.BLUE, "o", -1), (states[1], style.VERMILLION, "s", 1)):
             for t in range(steps):
-                style.arrow(axes, (path[t], t), (path[t + 1], t + 1), color, line=line, width=1.6, gap=3.5)
+                style.arrow(axes, (path[t], t), (path[t + 1], t + 1), color, width=1.6, gap=3.5)
+                at = 0.5 * (path[t] + path[t + 1]) + side * 0.13, t + 0.5
+                axes.text(*at, f"$F_{{{t + 1}}}$", color=color, ha="left" if side > 0 else "right", va="center")
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=5.5, color=color, zorder=4)
-        for t in range(steps):
-            middle = 0.5 * (states[1, t] + states[1, t + 1])
-            axes.text(middle + 0.13, t + 0.5, f"$F_{{{t + 1}}}$", color=style.VERMILLION, ha="left", va="center")
-            middle = 0.5 * (states[0, t] + states[0, t + 1])
-            axes.text(middle - 0.13, t + 0.5, f"$F_{{{t + 1}}}$", color=style.BLUE, ha="right", va="center")
         _span(axes, states[:, 0], -0.55, r"$\Delta x_0$ = " + f"{states[1, 0] - states[0, 0]:.2f}")
         _span(axes, states[:, -1], steps + 0.55, rf"$\Delta x_{{{steps}}}$ = {states[1, -1] - states[0, -1]:.2f}")
-        axes.set_xlabel("state $x_t$")
-        axes.set_ylabel("step $t$")
-        axes.set_yticks(range(steps + 1))
-        axes.set_ylim(-1.2, steps + 1.2)
-        low, high = states.min() - 0.5, states.max() + 0.5
-        axes.set_xlim(low, high)
+        axes.set(xlabel="state $x_t$", ylabel="step $t$", yticks=range(steps + 1))
+        axes.set(xlim=(states.min() - 0.5, states.max() + 0.5), ylim=(-1.2, steps + 1.2))
     return figure
 
 
-def _span(axes: Axes, ends: Any, height: float, label: str) -> None:
+def _span(axes: style.Axes, ends: Any, height: float, label: str) -> None:
     left, right = (float(end) for end in ends)
-    wide = right - left > 1.0
-    if wide:
+    if right - left > 1.0:
         style.arrow(axes, (left, height), (right, height), style.BLACK, style="<|-|>", width=1.0)
         axes.text(0.5 * (left + right), height + 0.12, label, ha="center", va="bottom")
         return

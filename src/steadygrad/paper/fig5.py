@@ -8,16 +8,12 @@ state across. The data are Fig. 4's, with the half-way states F̃(x_{t−1}) kep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.dynamics import InputDriven, OneUnit
 from steadygrad.paper import FigureData, fig4, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "The same maps as a fixed map and the shifts of the input"
 CLAIM = (
@@ -25,9 +21,9 @@ CLAIM = (
     "basins of F̃ is crossed, the state moves towards a different attractor (caption of Fig. 5, section 2.2)."
 )
 
+PATHS = ((style.BLUE, "o", "left"), (style.VERMILLION, "s", "right"))
 SHIFT = (0, (2.5, 1.5))
-FIXED_ENDS_AT = 0.6
-"""How far into the step from t − 1 to t the drawing puts F̃(x_{t−1})."""
+FIXED_ENDS_AT = 0.6  # how far into the step from t − 1 to t the drawing puts F̃(x_{t−1})
 
 
 def data(
@@ -37,14 +33,7 @@ def data(
     left: float = fig4.LEFT,
     right: float = fig4.RIGHT,
 ) -> FigureData:
-    """Both trajectories with their half-way states, the boundary and the crossings.
-
-    Args:
-        w: the recurrent weight.
-        b: the bias.
-        inputs: [T], u_1 … u_T; the input weight is 1.
-        left: the initial state of the left trajectory.
-        right: the initial state of the right one.
+    """Both trajectories with their half-way states, the boundary and the crossings; the arguments are those of Fig. 4.
 
     Returns:
         `states` [2, T + 1], `after_fixed` [2, T], `boundary` [m], `attractors` [m + 1] of F̃, and `crossings` [k, 3]:
@@ -56,19 +45,13 @@ def data(
     unit = OneUnit(w, b)
     run = InputDriven(unit, inputs).compare(left, right)
     crossings = [(c.trajectory, c.t, c.direction) for c in run.crossings]
-    return {
-        "w": np.asarray(w),
-        "b": np.asarray(b),
-        "inputs": np.asarray(inputs, dtype=np.float64),
-        "states": run.states,
-        "after_fixed": run.after_fixed,
-        "boundary": run.boundary,
-        "attractors": np.array([p.x for p in unit.fixed_points() if p.stability == "stable"]),
-        "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3),
-    }
+    found = {"w": w, "b": b, "inputs": inputs, "states": run.states, "after_fixed": run.after_fixed}
+    found |= {"boundary": run.boundary, "attractors": [p.x for p in unit.fixed_points() if p.stability == "stable"]}
+    numbers = {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
+    return {**numbers, "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3)}
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """Each step in two arrows, F̃ solid and U_t dashed; the boundary is a dotted line, F̃'s direction a broad arrow."""
     array = {key: np.asarray(value) for key, value in data.items()}
     states, half = array["states"], array["after_fixed"]
@@ -76,10 +59,7 @@ def draw(data: FigureData) -> Figure:
     with style.look():
         figure = style.blank(5.6, 5.8)
         axes = figure.add_subplot()
-        for path, middle, color, marker in (
-            (states[0], half[0], style.BLUE, "o"),
-            (states[1], half[1], style.VERMILLION, "s"),
-        ):
+        for path, middle, (color, marker, _) in zip(states, half, PATHS, strict=True):
             for t in range(steps):
                 turn = (float(middle[t]), t + FIXED_ENDS_AT)
                 style.arrow(axes, (path[t], t), turn, color, width=1.7, gap=1.5, order=4)
@@ -87,20 +67,17 @@ def draw(data: FigureData) -> Figure:
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=6, color=color, zorder=5)
         _boundary(axes, array, steps)
         _crossings(axes, array)
-        axes.set_xlabel("state $x_t$")
-        axes.set_ylabel("step $t$")
-        axes.set_yticks(range(steps + 1))
-        axes.set_ylim(-1.5, steps + 0.5)
-        axes.set_xlim(states.min() - 0.35, states.max() + 0.35)
-        axes.plot([], [], color=style.BLUE, marker="o", label=r"$\tilde{F}$, left trajectory")
-        axes.plot([], [], color=style.VERMILLION, marker="s", label=r"$\tilde{F}$, right trajectory")
+        axes.set(xlabel="state $x_t$", ylabel="step $t$", yticks=range(steps + 1))
+        axes.set(xlim=(states.min() - 0.35, states.max() + 0.35), ylim=(-1.5, steps + 0.5))
+        for color, marker, side in PATHS:
+            axes.plot([], [], color=color, marker=marker, label=rf"$\tilde{{F}}$, {side} trajectory")
         axes.plot([], [], color=style.BLACK, linestyle=SHIFT, linewidth=1.2, label="$U_t$, the input's shift")
         axes.plot([], [], color=style.BLACK, linestyle=":", label=r"boundary between basins of $\tilde{F}$")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
-def _boundary(axes: Axes, array: dict[str, Any], steps: int) -> None:
+def _boundary(axes: style.Axes, array: dict[str, Any], steps: int) -> None:
     for boundary in array["boundary"]:
         axes.plot([boundary] * 2, [-1.5, steps + 0.5], color=style.BLACK, linestyle=":", linewidth=1.5, zorder=1)
         for sign, label in ((-1, "left"), (1, "right")):
@@ -109,18 +86,13 @@ def _boundary(axes: Axes, array: dict[str, Any], steps: int) -> None:
             axes.text(0.5 * (start + end), -0.98, rf"$\tilde{{F}}$ drives {label}", ha="center", va="top")
 
 
-def _crossings(axes: Axes, array: dict[str, Any]) -> None:
+def _crossings(axes: style.Axes, array: dict[str, Any]) -> None:
     for trajectory, t, direction in array["crossings"]:
         before, after = array["after_fixed"][trajectory, t - 1], array["states"][trajectory, t]
         at = float(array["boundary"][0])
         share = (at - before) / (after - before)
         height = t - 1 + FIXED_ENDS_AT + share * (1 - FIXED_ENDS_AT)
         axes.scatter(at, height, s=60, facecolor="white", edgecolor=style.BLACK, linewidth=1.4, zorder=6)
-        axes.annotate(
-            f"$U_{{{t}}}$ carries it across",
-            xy=(at, height),
-            xytext=(at + direction * 0.55, height + 0.12),
-            ha="right" if direction < 0 else "left",
-            va="center",
-            arrowprops={"arrowstyle": "-", "linewidth": 0.7, "shrinkB": 5},
-        )
+        words, line = f"$U_{{{t}}}$ carries it across", {"arrowstyle": "-", "linewidth": 0.7, "shrinkB": 5}
+        beside, turn = (at + direction * 0.55, height + 0.12), "right" if direction < 0 else "left"
+        axes.annotate(words, xy=(at, height), xytext=beside, ha=turn, va="center", arrowprops=line)

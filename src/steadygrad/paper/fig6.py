@@ -9,7 +9,7 @@ gradient's norm clipped it stays at the wall's foot and follows it into the vall
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,9 @@ from steadygrad import checks
 from steadygrad.dynamics import ErrorSurface
 from steadygrad.paper import FigureData, style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 TITLE = "The error surface of a single unit, with its wall"
 ERROR = r"error $\mathcal{E}_{50}$"
-LINES = (("plain", style.VERMILLION, "-", "plain"), ("clipped", style.BLACK, (0, (3, 1.5)), "clipped"))
+LINES = (("plain", style.VERMILLION, "-"), ("clipped", style.BLACK, (0, (3, 1.5))))
 RELIEF_UPDATES = 20
 CLAIM = (
     "The error surface of a single recurrent unit has high-curvature walls. Solid lines are trajectories gradient "
@@ -31,11 +27,8 @@ CLAIM = (
     "is above a threshold (caption of Fig. 6)."
 )
 
-START = (5.0, -2.2)
-LR = 0.5
-THRESHOLD = 0.2
-STEPS = 300
-TOLERANCE = 1e-3
+START, LR, THRESHOLD = (5.0, -2.2), 0.5, 0.2
+STEPS, TOLERANCE = 300, 1e-3
 RATES = (0.1, 0.2, 0.5, 1.0, 2.0)
 W_RANGE, B_RANGE = (3.7, 5.95), (-3.5, 0.2)
 STARTS_W, STARTS_B = (3.5, 7.0), (-4.0, -1.0)
@@ -53,13 +46,11 @@ def data(
     """The surface on a grid, the two trajectories, and how often each kind of descent reaches the valley.
 
     Args:
-        start: (w, b) of both trajectories.
-        lr: their learning rate.
+        start, lr: (w, b) where both trajectories begin, and their learning rate.
         threshold: the clipping threshold of the clipped one, and of the statistics.
         steps: the number of updates of every run.
         grid: points of the surface along w, and about as many along b.
-        starts: the statistics begin from a grid of so many by so many starts over STARTS_W × STARTS_B.
-        rates: the learning rates of the statistics.
+        starts, rates: of the statistics: a grid of starts × starts over STARTS_W × STARTS_B, and the learning rates.
 
     Returns:
         `w`, `b`, `loss` [rows, grid]: the surface, over a mesh that is fine at the wall; `wall_w`, `wall_b` [2]: the
@@ -83,42 +74,27 @@ def data(
     jumps = np.linalg.norm(np.diff(plain.path, axis=0), axis=-1)
     throw = int(jumps.argmax())
     begins = np.stack(np.meshgrid(np.linspace(*STARTS_W, starts), np.linspace(*STARTS_B, starts)), -1).reshape(-1, 2)
-    fractions = [
-        surface.basin_statistics(begins, rate, threshold, steps=steps, tolerance=TOLERANCE).fractions()
-        for rate in rates
-    ]
+    limits = {"steps": steps, "tolerance": TOLERANCE}
+    fractions = [surface.basin_statistics(begins, rate, threshold, **limits).fractions() for rate in rates]
     wall_w = np.array([1.0 / float(surface.sigma.slope(surface.x0)), W_RANGE[1]])
-    return {
+    found: dict[str, Any] = {
         "w": w,
         "b": b,
         "loss": surface.loss(w, b),
         "wall_w": wall_w,
         "wall_b": surface.wall(wall_w),
-        "plain_path": plain.path,
-        "plain_losses": plain.losses,
-        "plain_norms": plain.norms,
-        "clipped_path": clipped.path,
-        "clipped_losses": clipped.losses,
-        "clipped_norms": clipped.norms,
-        "clipped_steps": clipped.clipped,
-        "rates": np.asarray(rates, dtype=np.float64),
-        **{f"reached_{key}": np.array([f[key] for f in fractions]) for key in fractions[0]},
-        "start_w": np.asarray(float(start[0])),
-        "start_b": np.asarray(float(start[1])),
-        "lr": np.asarray(lr),
-        "threshold": np.asarray(threshold),
-        "steps": np.asarray(steps),
-        "tolerance": np.asarray(TOLERANCE),
-        "throw_step": np.asarray(throw + 1),
-        "throw_length": np.asarray(jumps[throw]),
-        "throw_norm": np.asarray(plain.norms[throw]),
-        "plain_last_loss": np.asarray(plain.losses[-1]),
-        "clipped_last_loss": np.asarray(clipped.losses[-1]),
-        "plain_reached": np.asarray(plain.reached),
-        "clipped_reached": np.asarray(clipped.reached),
-        "clipped_updates": np.asarray(int(clipped.clipped.sum())),
-        "starts": np.asarray(len(begins)),
     }
+    for name, run in (("plain", plain), ("clipped", clipped)):
+        along = {"path": run.path, "losses": run.losses, "norms": run.norms}
+        along |= {"last_loss": run.losses[-1], "reached": run.reached}
+        found |= {f"{name}_{key}": value for key, value in along.items()}
+    found |= {"clipped_steps": clipped.clipped, "clipped_updates": int(clipped.clipped.sum())}
+    found |= {"rates": np.asarray(rates, dtype=np.float64), "starts": len(begins)}
+    found |= {f"reached_{key}": [f[key] for f in fractions] for key in fractions[0]}
+    found |= {"start_w": float(start[0]), "start_b": float(start[1]), "lr": lr, "threshold": threshold, "steps": steps}
+    found |= {"tolerance": TOLERANCE, "throw_step": throw + 1, "throw_length": jumps[throw]}
+    found["throw_norm"] = plain.norms[throw]
+    return {key: np.asarray(value) for key, value in found.items()}
 
 
 def _mesh(surface: ErrorSurface, grid: int) -> tuple[Any, Any]:
@@ -135,7 +111,7 @@ def _mesh(surface: ErrorSurface, grid: int) -> tuple[Any, Any]:
     return np.broadcast_to(w, b.shape).copy(), b
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The surface as a relief and as a map, the error along both trajectories, and the statistics of many starts."""
     array = {key: np.asarray(value) for key, value in data.items()}
     with style.look():
@@ -161,29 +137,20 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
 
     shades, scale = _shades()
     loss = array["loss"]
-    surface = axes.plot_surface(
-        array["w"],
-        array["b"],
-        loss,
-        facecolors=shades(scale(np.maximum(loss, scale.vmin))),
-        lightsource=LightSource(azdeg=60, altdeg=62),
-        rcount=loss.shape[0],
-        ccount=loss.shape[1],
-        linewidth=0,
-        antialiased=False,
-        zorder=1,
-    )
-    surface.set_rasterized(True)
+    looks = {"rcount": loss.shape[0], "ccount": loss.shape[1], "linewidth": 0, "antialiased": False, "zorder": 1}
+    looks |= {
+        "facecolors": shades(scale(np.maximum(loss, scale.vmin))),
+        "lightsource": LightSource(azdeg=60, altdeg=62),
+    }
+    axes.plot_surface(array["w"], array["b"], loss, **looks).set_rasterized(True)
     axes.set_box_aspect((1.0, 1.0, 0.62), zoom=1.06)
     # Lifted by a hair, so that the lines lie on the surface and not in it.
     lift, until = 0.012, RELIEF_UPDATES + 1
-    for name, color, _, _ in LINES:
+    # both begin alike: thin dashes with wide gaps let the plain line through
+    dashes = {"plain": ("-", 1.8), "clipped": ((0, (3, 4)), 0.9)}
+    for name, color, _ in LINES:
         path, along = array[f"{name}_path"][:until], array[f"{name}_losses"][:until]
-        # both begin alike: thin dashes with wide gaps let the plain line through
-        dashes = (
-            {"linestyle": "-", "linewidth": 1.8} if name == "plain" else {"linestyle": (0, (3, 4)), "linewidth": 0.9}
-        )
-        axes.plot(*path.T, along + lift, color=color, zorder=5, **dashes)
+        axes.plot(*path.T, along + lift, color=color, zorder=5, linestyle=dashes[name][0], linewidth=dashes[name][1])
     path, along = array["plain_path"], array["plain_losses"] + lift
     for at, marker, color in ((0, "o", style.BLACK), (int(array["throw_step"]), "v", style.VERMILLION)):
         axes.scatter(*path[at], along[at], s=28, marker=marker, color=color, zorder=6)
@@ -195,63 +162,53 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
     axes.view_init(elev=36, azim=52)
 
 
-def _map(figure: Figure, axes: Axes, array: dict[str, Any]) -> None:
+def _map(figure: style.Figure, axes: style.Axes, array: dict[str, Any]) -> None:
     shades, scale = _shades()
-    mesh = axes.pcolormesh(
-        array["w"], array["b"], array["loss"], norm=scale, cmap=shades, shading="gouraud", rasterized=True
-    )
+    looks = {"norm": scale, "cmap": shades, "shading": "gouraud", "rasterized": True}
+    mesh = axes.pcolormesh(array["w"], array["b"], array["loss"], **looks)
     figure.colorbar(mesh, ax=axes, label=ERROR, pad=0.02, extend="min")
-    for name, color, line, _ in LINES:
+    for name, color, line in LINES:
         axes.plot(*array[f"{name}_path"].T, color=color, linestyle=line, linewidth=1.1)
     _labels(axes, array)
     axes.set_title("(b) the same from above", loc="left")
-    axes.set_xlabel("weight $w$")
-    axes.set_ylabel("bias $b$")
+    axes.set(xlabel="weight $w$", ylabel="bias $b$")
 
 
-def _labels(axes: Axes, array: dict[str, Any]) -> None:
+def _labels(axes: style.Axes, array: dict[str, Any]) -> None:
     path, throw = array["plain_path"], int(array["throw_step"])
     axes.plot(*path[0], marker="o", markersize=5, color=style.BLACK)
     axes.annotate("start", path[0], xytext=(6, 2), textcoords="offset points")
     style.arrow(axes, tuple(path[throw - 1]), tuple(path[throw]), style.VERMILLION, width=1.8, head=12)
     w, b = 0.5 * (path[throw - 1] + path[throw])
     axes.text(w - 0.08, b, "longest plain step" if array["plain_reached"] else "thrown off the wall", ha="right")
-    axes.annotate(
-        "clipped: along its\nfoot" + (" into the valley" if array["clipped_reached"] else ""),
-        array["clipped_path"][len(array["clipped_path"]) // 4],
-        xytext=(-22, -54),
-        textcoords="offset points",
-        color="white",
-        arrowprops={"arrowstyle": "-", "color": "white", "linewidth": 0.8, "shrinkB": 4},
-    )
+    words = "clipped: along its\nfoot" + (" into the valley" if array["clipped_reached"] else "")
+    at = array["clipped_path"][len(array["clipped_path"]) // 4]
+    line = {"arrowstyle": "-", "color": "white", "linewidth": 0.8, "shrinkB": 4}
+    off = {"xytext": (-22, -54), "textcoords": "offset points"}
+    axes.annotate(words, at, **off, color="white", arrowprops=line)
     (w0, w1), (b0, b1) = array["wall_w"], array["wall_b"]
     turned = {"rotation_mode": "anchor", "transform_rotates_text": True, "color": "white", "ha": "center", "va": "top"}
     w, b = w0 + 0.77 * (w1 - w0), b0 + 0.77 * (b1 - b0)
     axes.text(w, b - 0.06, "wall", rotation=np.degrees(np.arctan2(b1 - b0, w1 - w0)), **turned)
 
 
-def _losses(axes: Axes, array: dict[str, Any]) -> None:
+def _losses(axes: style.Axes, array: dict[str, Any]) -> None:
     axes.semilogy(array["plain_losses"], color=style.VERMILLION, linewidth=1.3, label="plain")
-    axes.semilogy(
-        array["clipped_losses"], color=style.BLACK, linestyle="none", marker=".", markersize=2.6, label="clipped"
-    )
+    dots = {"linestyle": "none", "marker": ".", "markersize": 2.6}
+    axes.semilogy(array["clipped_losses"], color=style.BLACK, **dots, label="clipped")
     axes.axhline(float(array["tolerance"]), color=style.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
     axes.set_title("(c) the error along both", loc="left")
-    axes.set_xlabel("update")
-    axes.set_ylabel(ERROR)
+    axes.set(xlabel="update", ylabel=ERROR)
     axes.legend(loc="lower right", markerscale=3)
 
 
-def _statistics(axes: Axes, array: dict[str, Any]) -> None:
+def _statistics(axes: style.Axes, array: dict[str, Any]) -> None:
     rates = array["rates"]
-    for name, color, line, label in LINES:
+    for name, color, line in LINES:
         reached = 100.0 * array[f"reached_{name}"]
-        axes.plot(rates, reached, color=color, linestyle=line, marker="s" if name == "clipped" else "o", label=label)
-    axes.set_xscale("log")
+        axes.plot(rates, reached, color=color, linestyle=line, marker="s" if name == "clipped" else "o", label=name)
+    axes.set(xscale="log", ylim=(0, 105), xlabel="learning rate", ylabel="reach the valley (%)")
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.set_xticks([], minor=True)
-    axes.set_ylim(0, 105)
     axes.set_title(f"(d) from {int(array['starts'])} starts, {int(array['steps'])} updates each", loc="left")
-    axes.set_xlabel("learning rate")
-    axes.set_ylabel("reach the valley (%)")
     axes.legend(loc="lower right")

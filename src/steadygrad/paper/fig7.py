@@ -1,7 +1,7 @@
 """Fig. 7: the rate of success on the temporal order task against the length of the sequences.
 
     k of n seeds solved it, for each algorithm (SGD, SGD-C, SGD-CR) and length T, a model of its own for each T
-    rate = k / n, with Wilson's 95 % interval                    (`steadygrad.sweep.success`)
+    rate = k / n, with Wilson's 95 % interval                    (`steadygrad.sweep.records`)
 
 A seed counts as solved when at most 1 % of 10,000 fresh sequences are wrong (Pascanu et al. 2013, supplement).
 The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns their records into the figure.
@@ -10,16 +10,12 @@ The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.paper import FigureData, style
-from steadygrad.sweep.success import SuccessRate
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from steadygrad.sweep.records import SuccessRate
 
 TITLE = "Rate of success on temporal order against sequence length"
 CLAIM = (
@@ -32,16 +28,13 @@ LOOKS = {
     "sgd-c": ("SGD-C (clipping)", style.ORANGE, "D", "--"),
     "sgd-cr": ("SGD-CR (clipping and Ω)", style.BLUE, "o", "-"),
 }
-BEYOND = 20
-"""The length beyond which, the paper says, SGD and SGD-C fail."""
+BEYOND = 20  # the length beyond which, the paper says, SGD and SGD-C fail
 
 
 def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
     """The counts of every algorithm and length, and their intervals.
 
-    Args:
-        records: of `steadygrad.sweep.collect`; those without a result, of other tasks or of a range of lengths are
-            left out.
+    Records without a result, of other tasks or of a range of lengths are left out.
 
     Returns:
         `lengths` [L]; `solved`, `seeds` [3, L] (rows in the order of ALGORITHMS); `rate`, `low`, `high` [3, L], NaN
@@ -63,18 +56,21 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
     def table(entry: Any, kind: type) -> Any:
         return np.array([[entry(rate) for rate in row] for row in rates], dtype=kind).reshape(len(ALGORITHMS), -1)
 
+    # None becomes NaN
     return {
         "lengths": np.array(lengths, dtype=int),
         "solved": table(lambda rate: rate.solved, int),
         "seeds": table(lambda rate: rate.seeds, int),
-        "rate": table(lambda rate: np.nan if rate.rate is None else rate.rate, float),
-        "low": table(lambda rate: rate.interval[0] if rate.seeds else np.nan, float),
-        "high": table(lambda rate: rate.interval[1] if rate.seeds else np.nan, float),
+        "rate": table(lambda rate: rate.rate, float),
+        "low": table(lambda rate: rate.interval[0] if rate.seeds else None, float),
+        "high": table(lambda rate: rate.interval[1] if rate.seeds else None, float),
     }
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: FigureData) -> style.Figure:
     """The rate against the length on a log axis, with its interval; below it, how many seeds of how many."""
+    from matplotlib.ticker import NullLocator
+
     with style.look():
         figure = style.blank(6.8, 4.4)
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 0.2))
@@ -86,27 +82,23 @@ def draw(data: FigureData) -> Figure:
             _series(axes, lengths, one, row)
             _counts(below, lengths, one, row)
         if len(lengths):
-            _axis(axes, lengths)
-        axes.set_ylim(-0.04, 1.06)
+            axes.set_xscale("log")
+            axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
+            axes.set_xticks(lengths, [f"{int(length)}" for length in lengths])
+            axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
         axes.set_yticks(np.linspace(0, 1, 5), [f"{share:.0f} %" for share in np.linspace(0, 100, 5)])
-        axes.set_ylabel("seeds that solve the task")
-        axes.set_xlabel("sequence length $T$ (log scale)")
         axes.tick_params(labelbottom=True)
         axes.grid(axis="y", color="#DADADA", linewidth=0.7)
         axes.set_axisbelow(True)
         handles, labels = axes.get_legend_handles_labels()
-        order = [1, 2, 3, 0]
-        axes.legend(
-            [handles[at] for at in order],
-            [labels[at] for at in order],
-            loc="lower center",
-            bbox_to_anchor=(0.5, 1.0),
-            ncols=2,
-        )
+        # the paper's claim comes last
+        handles, labels = [*handles[1:], handles[0]], [*labels[1:], labels[0]]
+        axes.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
-def _series(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
+def _series(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     label, color, marker, line = LOOKS[ALGORITHMS[row]]
     run = one["seeds"] > 0
     # Side by side: at 0 % two algorithms would otherwise hide each other.
@@ -117,23 +109,11 @@ def _series(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     axes.plot(x, rate, color=color, marker=marker, linestyle=line, markersize=6, label=label, zorder=3 + row)
 
 
-def _counts(axes: Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
-    """A line of k/n, each under its length."""
+def _counts(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     label, color, _, _ = LOOKS[ALGORITHMS[row]]
     axes.set_axis_off()
     axes.set_ylim(len(ALGORITHMS) - 0.5, -0.5)
-    name = label.split(" ")[0]
-    axes.text(
-        -0.01, row, name, transform=axes.get_yaxis_transform(), ha="right", va="center", color=color, weight="bold"
-    )
+    left = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+    axes.text(-0.01, row, label.split(" ")[0], **left, color=color, weight="bold")
     for length, solved, seeds in zip(lengths, one["solved"], one["seeds"], strict=True):
         axes.text(length, row, f"{solved}/{seeds}" if seeds else "–", ha="center", va="center", fontsize=8)
-
-
-def _axis(axes: Axes, lengths: Any) -> None:
-    from matplotlib.ticker import NullLocator
-
-    axes.set_xscale("log")
-    axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
-    axes.set_xticks(lengths, [f"{int(length)}" for length in lengths])
-    axes.xaxis.set_minor_locator(NullLocator())

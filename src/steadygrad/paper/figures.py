@@ -1,9 +1,8 @@
 """From a figure's name to its files: the numbers, the scalars with what the paper says, and two pictures.
 
-NAME.npz    every array of the figure's data
-NAME.json   its scalars, the shapes of its arrays, title and claim, and the command that made it
-NAME.png    200 dpi
-NAME.svg    the same, scalable
+NAME.npz             every array of the figure's data
+NAME.json            its scalars, the shapes of its arrays, title and claim, and the command that made it
+NAME.png, NAME.svg   the picture, at 200 dpi and scalable
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from steadygrad.paper import FigureData, figure_named, style
+from steadygrad import checks
+from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6, style
 from steadygrad.sweep.provenance import commit
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-READABLE = 16
-"""Lists of up to so many entries stand in the JSON file as well."""
+FIGURES: dict[str, Any] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5, "fig6": fig6}
+"""Modules with TITLE, CLAIM, `data()`, which needs no matplotlib, and `draw(data)`."""
+READABLE = 16  # lists of up to so many entries stand in the JSON file as well
 
 
 def reproduce(name: str, directory: Path) -> list[Path]:
@@ -34,8 +32,12 @@ def reproduce(name: str, directory: Path) -> list[Path]:
 
     Returns:
         The paths written: npz, json, png, svg.
+
+    >>> reproduce("fig9", Path("nowhere"))
+    Traceback (most recent call last):
+    ValueError: figure must be one of 'fig2', 'fig3', 'fig4', 'fig5', 'fig6', not 'fig9' (did you mean 'fig6'?)
     """
-    module = figure_named(name)
+    module = FIGURES[checks.one_of("figure", name, FIGURES)]
     # Before the computing, so that a missing extra costs no time.
     style.require()
     data = module.data()
@@ -49,16 +51,14 @@ def reproduce(name: str, directory: Path) -> list[Path]:
 
 
 def save(
-    name: str, data: FigureData, figure: Figure, directory: Path, *, about: Mapping[str, str | None] | None = None
+    name: str, data: FigureData, figure: style.Figure, directory: Path, *, about: Mapping[str, str | None] | None = None
 ) -> list[Path]:
     """Writes a figure's numbers and pictures.
 
     Args:
-        name: the files' common name.
-        data: arrays by name; those of no dimension go to the JSON file as scalars, the others to the npz file (short
-            lists to both).
+        name, directory: the files' common name, and where they go; the folder is made if it is missing.
+        data: arrays by name; scalars go to the JSON file, the others to the npz file (short lists to both).
         figure: the picture.
-        directory: where the files go; made if it is missing.
         about: what else the JSON file should say, such as title and claim.
 
     Returns:
@@ -70,14 +70,11 @@ def save(
     record: dict[str, Any] = {
         "figure": name,
         **(about or {}),
-        "scalars": {key: np.asarray(value).item() for key, value in data.items() if np.ndim(value) == 0},
+        "scalars": {key: np.asarray(value).item() for key, value in data.items() if key not in arrays},
         "lists": {key: value.tolist() for key, value in arrays.items() if value.ndim == 1 and value.size <= READABLE},
         "shapes": {key: list(value.shape) for key, value in arrays.items()},
     }
-    npz, text, png, svg = (directory / f"{name}.{suffix}" for suffix in ("npz", "json", "png", "svg"))
+    npz, text = directory / f"{name}.npz", directory / f"{name}.json"
     np.savez_compressed(npz, allow_pickle=False, **arrays)
     text.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    with style.look():
-        figure.savefig(png, dpi=200)
-        figure.savefig(svg, metadata={"Date": None})
-    return [npz, text, png, svg]
+    return [npz, text, *style.save(figure, directory / name)]

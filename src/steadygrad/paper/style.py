@@ -1,7 +1,6 @@
 """The common look of the paper's figures: Okabe–Ito colours, nothing below 8 points, no global plotting state.
 
-matplotlib is an extra. It is imported only when something is drawn, so that every figure's data can be computed
-without it; `require()` says in one sentence what to install.
+matplotlib is an extra, imported only when something is drawn: a figure's data can be computed without it.
 """
 
 from __future__ import annotations
@@ -9,23 +8,16 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 # Okabe & Ito's eight colours: distinct to readers with any form of colour blindness.
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#F0E442",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#8A8A8A"
 
 Line = str | tuple[float, tuple[float, ...]]
@@ -35,15 +27,9 @@ LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "mathtext.fontset": "dejavusans",
-    "font.size": 9,
-    "axes.labelsize": 9,
-    "axes.titlesize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 9),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
+    **dict.fromkeys(("legend.frameon", "axes.spines.top", "axes.spines.right"), False),
     "axes.linewidth": 0.8,
     "lines.linewidth": 1.5,
     "savefig.dpi": 200,
@@ -79,6 +65,15 @@ def blank(width: float, height: float) -> Figure:
     return figure
 
 
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Writes a figure as PNG (200 dpi) and SVG to `path`, which has no suffix. Returns both paths."""
+    png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
+    with look():
+        figure.savefig(png, dpi=200)
+        figure.savefig(svg, metadata={"Date": None})
+    return [png, svg]
+
+
 def signed(value: float, digits: int) -> str:
     """`value` with so many digits and a true minus sign.
 
@@ -98,19 +93,10 @@ def arrow(
     line: Line = "-",
     width: float = 1.2,
     head: float = 9.0,
-    bend: float = 0.0,
     gap: float = 0.0,
     order: float = 3.0,
 ) -> None:
     """An arrow between two points in data coordinates; `gap` points are left free at both ends."""
-    properties: dict[str, Any] = {
-        "arrowstyle": style,
-        "color": color,
-        "linestyle": line,
-        "linewidth": width,
-        "mutation_scale": head,
-        "shrinkA": gap,
-        "shrinkB": gap,
-        "connectionstyle": f"arc3,rad={bend}",
-    }
+    looks: dict[str, Any] = {"arrowstyle": style, "color": color, "linestyle": line, "linewidth": width}
+    properties = {**looks, "mutation_scale": head, "shrinkA": gap, "shrinkB": gap}
     axes.annotate("", xy=end, xytext=start, arrowprops=properties, zorder=order, annotation_clip=False)

@@ -4,9 +4,7 @@
     order             SGD > SGD+C > SGD+CR on the test split, lower being better, each step by 0.005 or more
 
 Within a run the weights that were best on validation decide; of several seeds, the one that was best on validation.
-Nothing is ever chosen by the test split, which is read once, at the end.
-
-The paper has no figure of SGD for five characters ahead. The runs are cells of the grids `table1` and `table2`.
+Nothing is chosen by the test split, which is read once, at the end. The runs are cells of the grids `table1` and `table2`.
 
 Reference: Pascanu, Mikolov & Bengio 2013, section 4.2 and Tables 1 and 2.
 """
@@ -22,29 +20,20 @@ Record = Mapping[str, Any]
 
 ALGORITHMS = {"sgd": "SGD", "sgd-c": "SGD+C", "sgd-cr": "SGD+CR"}
 FOLDS = ("train", "test")
-PRESETS = ("paper", "steady")
-"""In the order of the rows; others follow."""
-
-
-TOLD_APART = 0.005
-"""Half of what the last digit of the paper's figures is worth: what is closer is not told apart."""
+PRESETS = ("paper", "steady")  # in the order of the rows; others follow
+TOLD_APART = 0.005  # half of what the last digit of the paper's figures is worth: what is closer is not told apart
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A block of the paper's table.
+    """A block of the paper's table."""
 
-    Attributes:
-        label: what the paper calls it.
-        problem, ahead: what a record of it says; of music None.
-        train, test: the figures of SGD, SGD+C and SGD+CR; None where the paper has none.
-    """
-
-    label: str
+    label: str  # what the paper calls it
     problem: str
-    ahead: int | None
-    train: tuple[float | None, float | None, float | None]
-    test: tuple[float | None, float | None, float | None]
+    ahead: int | None  # of music None
+    # The figures of SGD, SGD+C and SGD+CR; the paper has none of SGD for five characters.
+    train: tuple[float | None, float, float]
+    test: tuple[float | None, float, float]
 
     def figure(self, algorithm: str, fold: str) -> float | None:
         """The paper's figure, if it has one."""
@@ -99,16 +88,13 @@ class Found:
     records: tuple[Record, ...]
 
     def figure(self, fold: str) -> float | None:
-        """Of the seed that was best on validation."""
         return self.records[0]["result"][fold] if self.records else None
 
     def all(self, fold: str) -> list[float]:
-        """Of every seed, best on validation first."""
         return [record["result"][fold] for record in self.records]
 
     @property
     def minutes(self) -> float:
-        """The mean of the seeds."""
         return sum(record["result"]["seconds"] for record in self.records) / 60 / max(1, len(self.records))
 
 
@@ -141,19 +127,15 @@ class Row:
 
 
 def rows(table: PaperTable, records: Iterable[Record]) -> list[Row]:
-    """The rows of a table, in the paper's order, `paper` before `steady`.
+    """A row for each block and preset that has a record, in the paper's order, `paper` before `steady`.
 
-    Args:
-        table: of `TABLES`.
-        records: of `steadygrad.sweep.collect`; those of other problems are left out.
-
-    Returns:
-        a row for each block and preset that has a record.
+    Records of other problems are left out.
     """
     listed = list(records)
     found: list[Row] = []
     for printed in table.blocks:
-        mine = [record for record in listed if _is_of(printed, record)]
+        block = printed.problem, printed.ahead
+        mine = [record for record in listed if (record["problem"], record.get("ahead")) == block]
         presets = sorted({record["preset"] for record in mine}, key=lambda name: (name not in PRESETS, name))
         for preset in presets:
             by_algorithm = {
@@ -162,10 +144,6 @@ def rows(table: PaperTable, records: Iterable[Record]) -> list[Row]:
             }
             found.append(Row(printed, preset, by_algorithm))
     return found
-
-
-def _is_of(printed: Printed, record: Record) -> bool:
-    return (record["problem"], record.get("ahead")) == (printed.problem, printed.ahead)
 
 
 def _found(records: Iterable[Record]) -> Found:

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from steadygrad.experiments.config import TASKS, Config
-from steadygrad.sweep.success import SuccessRate
+from steadygrad.sweep.records import SuccessRate
 
 CLAIMS = {
     "temporal-order": "100 % with one model for 50–200; generalises up to 400 steps",
@@ -28,44 +28,27 @@ CLAIMS = {
 }
 """What the paper says of each task with SGD-CR."""
 
-WITHOUT = {
-    "sgd-cr": "",
-    "sgd-c": " without Ω",
-    "sgd-r": " without clipping",
-    "sgd": " without Ω and clipping",
-}
+WITHOUT = {"sgd-cr": "", "sgd-c": " without Ω", "sgd-r": " without clipping", "sgd": " without Ω and clipping"}
 """What an algorithm lacks of SGD-CR, in the order of the table."""
-
-
 Key = tuple[str, tuple[int, int], str, str]
 SUCCESS: float = Config.model_fields["success"].default
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a task at some length, under a preset, by an algorithm.
-
-    Attributes:
-        problem, length, preset, algorithm: what was run; length is (low, high).
-        success: how many of the seeds solved it.
-        updates, minutes: medians until the first success; None where no seed succeeded.
-        errors: by length, the errors of the seeds that succeeded.
-        failed: how many cells have no result.
-        limit: the updates after which the others gave up.
-        allowed: the share that may be wrong where a run counts as solved; of several, the largest.
-    """
+    """What is known of a task at some length, under a preset, by an algorithm."""
 
     problem: str
-    length: tuple[int, int]
+    length: tuple[int, int]  # low, high
     preset: str
     algorithm: str
     success: SuccessRate
-    updates: float | None
+    updates: float | None  # medians until the first success; None where no seed succeeded
     minutes: float | None
-    errors: Mapping[int, list[float]] = field(default_factory=dict)
-    failed: int = 0
-    limit: int = 0
-    allowed: float = SUCCESS
+    errors: Mapping[int, list[float]] = field(default_factory=dict)  # by length, of the seeds that succeeded
+    failed: int = 0  # how many cells have no result
+    limit: int = 0  # the updates after which the others gave up
+    allowed: float = SUCCESS  # the share that may be wrong where a run counts as solved; of several, the largest
 
     @property
     def label(self) -> str:
@@ -78,10 +61,7 @@ class Row:
 
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The rows of the table, in the paper's order of tasks.
-
-    Args:
-        records: of `steadygrad.sweep.collect`.
+    """The rows of the table, in the paper's order of tasks; records of data sets are left out.
 
     >>> result = {"solved": True, "updates": 9000, "seconds": 90.0}
     >>> one = {"problem": "addition", "length": [50, 200], "preset": "steady", "algorithm": "sgd-cr", "result": result,
@@ -92,12 +72,11 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for record in records:
-        if "length" not in record:  # of a data set
-            continue
-        low, high = record["length"]
-        key = record["problem"], (low, high), record["preset"], record["algorithm"]
-        groups.setdefault(key, []).append(record)
-    return [_row(*key, groups[key]) for key in sorted(groups, key=_order)]
+        if "length" in record:
+            low, high = record["length"]
+            key = record["problem"], (low, high), record["preset"], record["algorithm"]
+            groups.setdefault(key, []).append(record)
+    return [_row(key, groups[key]) for key in sorted(groups, key=_order)]
 
 
 def _order(key: Key) -> tuple[Any, ...]:
@@ -106,7 +85,7 @@ def _order(key: Key) -> tuple[Any, ...]:
     return place, problem, length, preset, list(WITHOUT).index(algorithm)
 
 
-def _row(problem: str, length: tuple[int, int], preset: str, algorithm: str, records: list[Mapping[str, Any]]) -> Row:
+def _row(key: Key, records: list[Mapping[str, Any]]) -> Row:
     ended = [record for record in records if record["result"] is not None]
     solved = [record for record in ended if record["result"]["solved"]]
     errors: dict[int, list[float]] = {}
@@ -115,10 +94,7 @@ def _row(problem: str, length: tuple[int, int], preset: str, algorithm: str, rec
             errors.setdefault(int(tested), []).append(error)
     gave_up = [record["result"]["updates"] for record in ended if not record["result"]["solved"]]
     return Row(
-        problem,
-        length,
-        preset,
-        algorithm,
+        *key,
         SuccessRate(len(solved), len(ended)),
         median(record["result"]["updates"] for record in solved) if solved else None,
         median(record["result"]["seconds"] / 60 for record in solved) if solved else None,

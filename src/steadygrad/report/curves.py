@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad.experiments import files
 from steadygrad.paper import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLORS = {"sgd": style.GREY, "sgd-c": style.ORANGE, "sgd-r": style.PURPLE, "sgd-cr": style.BLUE}
 PANELS = {
@@ -37,42 +33,36 @@ FEW = 20
 
 
 def metrics(directory: Path) -> dict[str, Any]:
-    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured.
-
-    Args:
-        directory: the run's folder.
-    """
+    """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured."""
     lines = files.read_lines(Path(directory) / files.METRICS)
     names = [name for name in (lines[0] if lines else {"updates": 0}) if name != "errors"]
-    return {
-        name: np.array([np.nan if line.get(name) is None else line[name] for line in lines], dtype=float)
-        for name in names
-    }
+    # None becomes NaN
+    return {name: np.array([line.get(name) for line in lines], dtype=float) for name in names}
 
 
-def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
-    """Six panels of one run.
+def draw_run(seen: Mapping[str, Any], score: str = "") -> style.Figure:
+    """Six panels of one run: `seen` is of `metrics`, `score` what a data set's `train` and `valid` are measured in."""
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    Args:
-        seen: of `metrics`.
-        score: what `train` and `valid` of a data set are measured in.
-    """
     with style.look():
         figure = style.blank(7.4, 4.2)
         panels = figure.subplots(2, ACROSS, sharex=True)
-        shown = {name: about for name, about in PANELS.items() if name in seen}
-        for axes, (name, (title, scale)) in zip(panels.flat, shown.items(), strict=True):
-            _line(
-                axes, seen["updates"], _drawable(seen[name], scale), style.BLUE, "validation" if name == "valid" else ""
-            )
+        measured = [name for name in PANELS if name in seen]
+        for axes, name in zip(panels.flat, measured, strict=True):
+            title, scale = PANELS[name]
+            shown = _drawable(seen[name], scale)
+            _line(axes, seen["updates"], shown, style.BLUE, "validation" if name == "valid" else "")
             axes.set_title(score if name == "valid" and score else title)
             beside, label, color = BESIDE.get(name, ("", "", ""))
             if beside in seen:
                 _line(axes, seen["updates"], _drawable(seen[beside], scale), color, label, 0.9)
                 axes.legend(loc="best")
-            if scale == "log" and np.isfinite(_drawable(seen[name], scale)).any():
+            if scale == "log" and np.isfinite(shown).any():
+                # Ticks that say what they are worth, also where the axis spans less than a power of ten.
                 axes.set_yscale("log")
-                _decades(axes)
+                axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
+                axes.yaxis.set_minor_locator(NullLocator())
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             if name == "error":
                 _share(axes)
             if name == "spectral_radius":
@@ -83,12 +73,8 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> Figure:
     return figure
 
 
-def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
-    """The error, or the validation, of every run against updates, a panel for each kind.
-
-    Args:
-        runs: (title of the panel, algorithm, `metrics` of the run).
-    """
+def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> style.Figure:
+    """The error, or the validation, of every run against updates; `runs` are (title of its panel, algorithm, `metrics`)."""
     titles = list(dict.fromkeys(title for title, _, _ in runs))
     across = min(ACROSS, len(titles))
     down = -(-len(titles) // across)
@@ -117,7 +103,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
     return figure
 
 
-def _line(axes: Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
+def _line(axes: style.Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
     known = y == y  # not NaN: validation comes once an epoch, other lines more often
     # A point of its own each while they are few: a line through one point is not seen.
     marker = "o" if 0 < known.sum() <= FEW and not known.all() else ""
@@ -128,20 +114,11 @@ def _drawable(values: Any, scale: str) -> Any:
     return np.where(values > 0, values, np.nan) if scale == "log" else values
 
 
-def _decades(axes: Axes) -> None:
-    """Ticks that say what they are worth, also where the axis spans less than a power of ten."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def _share(axes: Axes) -> None:
+def _share(axes: style.Axes) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25 %", "50 %", "75 %", "100 %"])
 
 
-def _updates(axes: Axes) -> None:
+def _updates(axes: style.Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
     axes.locator_params(axis="x", nbins=4)

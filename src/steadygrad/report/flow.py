@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,34 +18,20 @@ from numpy.typing import NDArray
 from steadygrad.experiments import files
 from steadygrad.paper import style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-DECADES = 6
-"""At most so many powers of ten to either side of 1 have a colour of their own."""
+DECADES = 6  # at most so many powers of ten to either side of 1 have a colour of their own
 ABSENT = "#D9D9D6"
-POINTS = 6000
-"""At most so many eigenvalues are drawn over each other: 60 snapshots of 100 units, 12 of 500."""
+POINTS = 6000  # at most so many eigenvalues are drawn over each other: 60 snapshots of 100 units, 12 of 500
 
 
 @dataclass(frozen=True)
 class Flow:
-    """The snapshots of a run.
+    """The snapshots of a run; NaN stands for what is not finite."""
 
-    Attributes:
-        updates: [C] when they were taken.
-        lags: [L] steps back from the last one.
-        norms: [C, L] relative norm of the error; NaN where the sequence was shorter, or the norm not finite.
-        eigenvalues: [C, H] of W_rec, complex; NaN where it was not finite.
-        horizons: [M, 2] updates, and how far back more than 1 % of the norm came, of every check.
-    """
-
-    updates: NDArray[np.int64]
-    lags: NDArray[np.int64]
-    norms: NDArray[np.float64]
-    eigenvalues: NDArray[np.complex128]
-    horizons: NDArray[np.float64]
+    updates: NDArray[np.int64]  # [C] when they were taken
+    lags: NDArray[np.int64]  # [L] steps back from the last one
+    norms: NDArray[np.float64]  # [C, L] relative norm of the error; NaN also where the sequence was shorter
+    eigenvalues: NDArray[np.complex128]  # [C, H] of W_rec
+    horizons: NDArray[np.float64]  # [M, 2] updates, and how far back more than 1 % of the norm came, of every check
 
     @property
     def radii(self) -> NDArray[np.float64]:
@@ -53,26 +39,25 @@ class Flow:
         return np.abs(self.eigenvalues).max(axis=1)
 
 
-def read(directory: Path) -> Flow:
-    """The snapshots in a run's folder.
-
-    Args:
-        directory: the run's.
-
-    Returns:
-        all of them on one axis of lags, as fine as the coarsest snapshot.
-    """
-    directory = Path(directory)
+def snapshots(directory: Path) -> list[dict[str, Any]]:
+    """The lines of a run's flow.jsonl; ValueError where there is none yet."""
     lines = files.read_lines(directory / files.FLOW)
     if not lines:
         raise ValueError(f"{directory / files.FLOW} must have a snapshot, and has none yet: wait for the first check")
+    return lines
+
+
+def read(directory: Path) -> Flow:
+    """The snapshots in a run's folder, all on one axis of lags, as fine as the coarsest snapshot."""
+    directory = Path(directory)
+    lines = snapshots(directory)
     stride = max(line["stride"] for line in lines)
     lags = np.arange(0, max(line["steps"] for line in lines), stride)
     norms = np.full((len(lines), len(lags)), np.nan)
     hidden = max(1, *(len(line["eigenvalues"]) for line in lines))
     eigenvalues = np.full((len(lines), hidden), complex(np.nan, np.nan))
     for row, line in enumerate(lines):
-        seen = np.array([np.nan if norm is None else norm for norm in line["norms"]])
+        seen = np.array(line["norms"], dtype=float)  # None becomes NaN
         reached = lags[lags // line["stride"] < len(seen)]
         norms[row, : len(reached)] = seen[reached // line["stride"]]
         pairs = [(np.nan, np.nan) if None in pair else pair for pair in line["eigenvalues"]]
@@ -82,14 +67,17 @@ def read(directory: Path) -> Flow:
     return Flow(updates, lags, norms, eigenvalues, np.array(horizons, dtype=float).reshape(-1, 2))
 
 
-def draw_norms(flow: Flow) -> Figure:
+def draw_norms(flow: Flow) -> style.Figure:
     """A map of the error's norm, lag against training time: white where it is kept, blue where it vanishes."""
     from matplotlib.colors import LogNorm
+    from matplotlib.patches import Patch
 
     with style.look():
         figure = style.blank(6.8, 3.8)
         axes = figure.add_subplot()
-        reach = 10.0 ** _decades(flow.norms)
+        seen = flow.norms[np.isfinite(flow.norms) & (flow.norms > 0)]
+        farthest = np.ceil(np.abs(np.log10(seen)).max()) if seen.size else 1.0
+        reach = 10.0 ** float(np.clip(farthest, 1, DECADES))
         shown = np.ma.masked_invalid(np.clip(flow.norms, 1 / reach, reach).T)
         axes.set_facecolor(ABSENT)
         edges = _edges(flow.updates), _edges(flow.lags)
@@ -97,16 +85,19 @@ def draw_norms(flow: Flow) -> Figure:
         bar = figure.colorbar(colors, ax=axes, pad=0.02, extend="both")
         bar.set_label("norm of the error, relative to the last step")
         bar.ax.minorticks_off()
-        _legend(axes, flow)
-        axes.set_xlabel("updates")
-        axes.set_ylabel("lag: steps back from the last")
+        if len(flow.horizons):
+            words = "horizon: more than 1 % comes this far"
+            axes.step(*flow.horizons.T, where="mid", color=style.BLACK, linewidth=1.3, label=words)
+        handles, _ = axes.get_legend_handles_labels()
+        absent = Patch(color=ABSENT, label="longer than the sequences of the time")
+        axes.legend(handles=[*handles, absent], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.set_xlim(edges[0][0], edges[0][-1])
-        axes.set_ylim(0, edges[1][-1])
+        axes.set(xlabel="updates", ylabel="lag: steps back from the last")
+        axes.set(xlim=(edges[0][0], edges[0][-1]), ylim=(0, edges[1][-1]))
     return figure
 
 
-def draw_spectrum(flow: Flow) -> Figure:
+def draw_spectrum(flow: Flow) -> style.Figure:
     """The eigenvalues of W_rec in the complex plane as training goes, and the spectral radius beside them."""
     from matplotlib.colors import Normalize
 
@@ -122,60 +113,26 @@ def draw_spectrum(flow: Flow) -> Figure:
         cloud = flow.eigenvalues[kept]
         when = np.broadcast_to(flow.updates[kept, None], cloud.shape)
         points = {"c": when.ravel(), "cmap": "viridis_r", "norm": scale, "linewidths": 0}
-        colors = plane.scatter(
-            cloud.real.ravel(), cloud.imag.ravel(), s=size, alpha=0.75, zorder=3, rasterized=True, **points
-        )
-        last = flow.eigenvalues[-1]
-        plane.scatter(
-            last.real,
-            last.imag,
-            s=3 * size,
-            c="none",
-            edgecolors=style.BLACK,
-            linewidths=0.8 if hidden <= 100 else 0.3,
-            zorder=4,
-        )
-        _plane(plane, flow)
+        points |= {"s": size, "alpha": 0.75, "zorder": 3, "rasterized": True}
+        colors = plane.scatter(cloud.real.ravel(), cloud.imag.ravel(), **points)
+        last, ring = flow.eigenvalues[-1], {"c": "none", "edgecolors": style.BLACK, "zorder": 4}
+        plane.scatter(last.real, last.imag, s=3 * size, linewidths=0.8 if hidden <= 100 else 0.3, **ring)
+        finite = np.abs(flow.eigenvalues[np.isfinite(flow.eigenvalues)])
+        reach = 1.08 * max(1.0, float(finite.max()) if finite.size else 1.0)
+        plane.axhline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
+        plane.axvline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
+        plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+        plane.set(xlabel=r"Re $\lambda$", ylabel=r"Im $\lambda$")
+        plane.set_title(r"eigenvalues of $W_\mathrm{rec}$ (circles: at the end)")
         bar = figure.colorbar(colors, ax=plane, pad=0.02, shrink=0.85, aspect=28, format="{x:,.0f}")
         bar.set_alpha(1.0)
         bar.ax.set_title("updates", fontsize=8)
         radius.plot(flow.updates, flow.radii, color=style.BLUE)
         radius.axhline(1.0, color=style.BLACK, linewidth=1.0)
-        radius.set_xlabel("updates")
-        radius.set_title(r"spectral radius $\rho(W_\mathrm{rec})$")
+        radius.set(xlabel="updates", title=r"spectral radius $\rho(W_\mathrm{rec})$")
         radius.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         radius.locator_params(axis="x", nbins=5)
     return figure
-
-
-def _plane(axes: Axes, flow: Flow) -> None:
-    finite = np.abs(flow.eigenvalues[np.isfinite(flow.eigenvalues)])
-    reach = 1.08 * max(1.0, float(finite.max()) if finite.size else 1.0)
-    axes.axhline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
-    axes.axvline(0, color="#D0D0D0", linewidth=0.6, zorder=1)
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(-reach, reach)
-    axes.set_aspect("equal")
-    axes.set_xlabel(r"Re $\lambda$")
-    axes.set_ylabel(r"Im $\lambda$")
-    axes.set_title(r"eigenvalues of $W_\mathrm{rec}$ (circles: at the end)")
-
-
-def _legend(axes: Axes, flow: Flow) -> None:
-    from matplotlib.patches import Patch
-
-    if len(flow.horizons):
-        words = "horizon: more than 1 % comes this far"
-        axes.step(*flow.horizons.T, where="mid", color=style.BLACK, linewidth=1.3, label=words)
-    handles, _ = axes.get_legend_handles_labels()
-    absent = Patch(color=ABSENT, label="longer than the sequences of the time")
-    axes.legend(handles=[*handles, absent], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-
-
-def _decades(norms: NDArray[np.float64]) -> float:
-    seen = norms[np.isfinite(norms) & (norms > 0)]
-    farthest = float(np.abs(np.log10(seen)).max()) if seen.size else 1.0
-    return float(np.clip(np.ceil(farthest), 1, DECADES))
 
 
 def _edges(centres: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""One self-contained HTML page: tables and pictures inside the file, nothing fetched from anywhere.
+"""What a page is made of: tables of text (HTML, Markdown, or columns for a terminal), pictures, and one HTML file around them.
 
-Pictures are embedded as data URIs, so that the names inside one SVG can't clash with those of the next. The page
-follows the reader's light or dark setting, is readable on a phone, and needs no script.
+Pictures are embedded as data URIs, so that the names inside one SVG can't clash with those of the next; nothing is fetched.
+The page follows the reader's light or dark setting, is readable on a phone, and needs no script.
 """
 
 from __future__ import annotations
@@ -9,17 +9,12 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from steadygrad.experiments import files
 from steadygrad.paper import style
-from steadygrad.report.tables import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --paper: #ffffff; --line: #d8d8d8; --soft: #f4f4f2; --quiet: #5f5f5f; }
@@ -49,6 +44,56 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem
 """.strip()
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of ready-made text."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]  # as many entries each as there are columns
+    text: int = 1  # how many columns from the left hold words; the others are numbers, set to the right
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise ValueError(f"a table's row must have {len(self.header)} entries, not {len(row)}: {list(row)}")
+
+    def markdown(self) -> str:
+        """As GitHub's Markdown.
+
+        >>> print(Table(["task", "solved"], [["addition", "5/5"]]).markdown())
+        | task | solved |
+        |---|--:|
+        | addition | 5/5 |
+        """
+        rule = ["---" if column < self.text else "--:" for column in range(len(self.header))]
+        lines = [self.header, *self.rows]
+        body = ["| " + " | ".join(entry.replace("|", "\\|") for entry in line) + " |" for line in lines]
+        return "\n".join([body[0], "|" + "|".join(rule) + "|", *body[1:]])
+
+    def plain(self) -> str:
+        """In columns, for a terminal."""
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
+        turns = [str.ljust if column < self.text else str.rjust for column in range(len(self.header))]
+        shown = ([turn(entry, width) for turn, entry, width in zip(turns, line, widths, strict=True)] for line in lines)
+        return "\n".join("  ".join(entries).rstrip() for entries in shown)
+
+    def html(self, links: Mapping[str, str] | None = None) -> str:
+        """As an HTML table that scrolls sideways where the page is narrow; `links` are those of entries in the first column."""
+        kinds = [' class="text"' if column < self.text else "" for column in range(len(self.header))]
+        head = "".join(
+            f'<th scope="col"{kind}>{html.escape(name)}</th>' for kind, name in zip(kinds, self.header, strict=True)
+        )
+        body = []
+        for row in self.rows:
+            entries = [html.escape(text) for text in row]
+            if entries and row[0] in (links or {}):
+                entries[0] = f'<a href="{html.escape((links or {})[row[0]])}">{entries[0]}</a>'
+            cells = "".join(f"<td{kind}>{entry}</td>" for kind, entry in zip(kinds, entries, strict=True))
+            body.append(f"<tr>{cells}</tr>\n")
+        return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{"".join(body)}</tbody></table></div>'
+
+
 @dataclass
 class Page:
     """A page, written part by part.
@@ -64,7 +109,6 @@ class Page:
     parts: list[str] = field(default_factory=list)
 
     def heading(self, text: str) -> None:
-        """A heading of the second rank."""
         self.parts.append(f"<h2>{html.escape(text)}</h2>")
 
     def text(self, text: str, kind: str = "") -> None:
@@ -80,25 +124,17 @@ class Page:
         """A table; `links` are those of entries in its first column."""
         self.parts.append(table.html(links))
 
-    def figure(self, figure: Figure, alt: str, caption: str = "") -> None:
-        """A figure as embedded SVG.
-
-        Args:
-            figure: a matplotlib figure.
-            alt: what it shows, for those who can't see it.
-            caption: what stands below it.
-        """
+    def figure(self, figure: style.Figure, alt: str, caption: str = "") -> None:
+        """A matplotlib figure as embedded SVG; `alt` says what it shows to those who can't see it."""
         data = base64.b64encode(svg(figure)).decode("ascii")
         below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
         image = f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{data}">'
         self.parts.append(f"<figure>{image}{below}</figure>")
 
     def footer(self, text: str) -> None:
-        """Where it all comes from."""
         self.parts.append(f"<footer>{html.escape(text)}</footer>")
 
     def render(self) -> str:
-        """The whole document."""
         title = html.escape(self.title)
         lead = f'<p class="lead">{html.escape(self.lead)}</p>' if self.lead else ""
         body = "\n".join(self.parts)
@@ -114,26 +150,9 @@ class Page:
         return path
 
 
-def svg(figure: Figure) -> bytes:
+def svg(figure: style.Figure) -> bytes:
     """A figure as SVG, the same bytes for the same figure."""
     buffer = io.BytesIO()
     with style.look():
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
-
-
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes a figure as PNG (200 dpi) and SVG beside each other.
-
-    Args:
-        figure: a matplotlib figure.
-        path: where, without a suffix.
-
-    Returns:
-        both paths.
-    """
-    png, vector = path.with_name(path.name + ".png"), path.with_name(path.name + ".svg")
-    with style.look():
-        figure.savefig(png, dpi=200)
-    vector.write_bytes(svg(figure))
-    return [png, vector]

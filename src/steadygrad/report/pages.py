@@ -14,9 +14,8 @@ from steadygrad.experiments.problem import title
 from steadygrad.paper import fig7
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.paper.tasks_table import CLAIMS
-from steadygrad.report import curves, flow, paper_tables, tables
-from steadygrad.report.page import Page
-from steadygrad.report.tables import Table
+from steadygrad.report import curves, flow, tables
+from steadygrad.report.page import Page, Table
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
 
@@ -31,24 +30,31 @@ def of(directory: Path) -> Page:
         return of_sweep(directory)
     if (directory / files.CONFIG).is_file():
         return of_run(directory)
-    raise FileNotFoundError(
-        f"{directory} must be the folder of a sweep or of a run, and holds no {SWEEP} or {files.CONFIG}"
-    )
+    kinds = "the folder of a sweep or of a run"
+    raise FileNotFoundError(f"{directory} must be {kinds}, and holds no {SWEEP} or {files.CONFIG}")
 
 
 def of_run(directory: Path) -> Page:
     """The page of one run: its result, how it learned, what its gradients did, and its settings."""
     config = files.read_config(directory)
     result = Result.read(directory)
-    page = Page(_title(config), NO_RESULT if result is None else _verdict(result))
+    what = _what(config) + (" steps" if config.form == "drawn" else "") or f"{config.hidden} units"
+    named = f"{title(config.problem)}, {what}, {config.algorithm.upper()} with optimizer {config.optimizer}"
+    page = Page(named, NO_RESULT if result is None else _verdict(result))
     seen = curves.metrics(directory)
     if len(seen["updates"]):
         page.heading("How it learned")
         unit = (read(directory / files.DATA) or {}).get("unit", "")
-        what = "error" if config.form == "drawn" else f"score ({unit})"
-        page.figure(curves.draw_run(seen, unit), f"{what}, loss, gradient norm, Ω, ρ and horizon against updates")
-    if (directory / files.FLOW).is_file() and (directory / files.FLOW).stat().st_size:
-        _flow(page, directory)
+        score = "error" if config.form == "drawn" else f"score ({unit})"
+        page.figure(curves.draw_run(seen, unit), f"{score}, loss, gradient norm, Ω, ρ and horizon against updates")
+    if _holds(directory / files.FLOW):
+        gradients = flow.read(directory)
+        page.heading("What its gradients did")
+        caption = "White: the error keeps its norm on the way back. Blue: it vanishes. Red: it explodes."
+        page.figure(flow.draw_norms(gradients), "norm of the error by lag and training time", caption)
+        if np.isfinite(gradients.eigenvalues).any():
+            alt = "eigenvalues of the recurrent weights in the complex plane, by training time"
+            page.figure(flow.draw_spectrum(gradients), alt)
     page.heading("Settings")
     page.table(Table(["setting", "value"], [[key, str(value)] for key, value in config.as_dict().items()], text=2))
     version = (read(directory / files.RESULT) or {}).get("version", __version__)
@@ -74,25 +80,29 @@ def of_sweep(directory: Path) -> Page:
     _success(page, drawn)
     if drawn:
         page.heading("By problem, lengths and settings")
-        page.table(tables.tasks(drawn, _tested(drawn)))
+        page.table(tables.tasks(drawn, tables.tested(drawn)))
     for table in TABLES.values():
-        if paper_tables.figures(table, records).rows:
+        if tables.figures(table, records).rows:
             page.heading(table.title)
             _paper_table(page, table, records)
-    _learning(page, directory, about["cells"])
-    links = {
-        name: f"{name}/{'index.html' if (directory / name / 'index.html').is_file() else ''}" for name in about["cells"]
-    }
+    runs = [_learned(directory / name) for name in about["cells"] if _holds(directory / name / files.METRICS)]
+    if runs:
+        page.heading("How every run learned")
+        alt = "share of test sequences answered wrong, or validation, against updates, one line for each run"
+        page.figure(curves.draw_sweep(runs), alt)
+    pages = {name: Path(name) / "index.html" for name in about["cells"]}
+    links = {name: str(path) if (directory / path).is_file() else f"{name}/" for name, path in pages.items()}
     if records:
         page.heading("Every cell")
         page.table(tables.cells(records), links)
-    _unfinished(page, directory, [name for name in about["cells"] if name not in {r["id"] for r in records}], links)
+    known = {record["id"] for record in records}
+    _unfinished(page, directory, [name for name in about["cells"] if name not in known], links)
     page.footer(source(records))
     return page
 
 
 def of_fig7(records: Sequence[Record], command: str) -> Page:
-    """The page of Fig. 7: the figure, its numbers, and the paper's claim beside what was measured."""
+    """The page of Fig. 7."""
     page = Page(fig7.TITLE, measured(records))
     page.text(f"The paper: {fig7.CLAIM}")
     page.command("Made by", command)
@@ -101,7 +111,7 @@ def of_fig7(records: Sequence[Record], command: str) -> Page:
 
 
 def of_tasks(records: Sequence[Record], command: str) -> Page:
-    """The page of the tasks: one table, and what the paper says of each."""
+    """The page of the tasks."""
     page = Page("The pathological tasks", f"{sum(map(_solved, records))} of {len(records)} runs solved their task.")
     page.command("Made by", command)
     page.table(tables.tasks(records))
@@ -111,7 +121,7 @@ def of_tasks(records: Sequence[Record], command: str) -> Page:
 
 
 def of_table(table: PaperTable, records: Sequence[Record], command: str) -> Page:
-    """The page of Table 1 or 2: our figures and the paper's, whether its order holds, and what it took."""
+    """The page of Table 1 or 2."""
     page = Page(table.title, f"Figures are {table.figures}; lower is better.")
     page.text(f"The paper: {table.claim}")
     page.command("Made by", command)
@@ -130,9 +140,8 @@ def measured(records: Sequence[Record]) -> str:
         beyond = (lengths > fig7.BEYOND) & (seeds > 0)
         if beyond.any():
             parts.append(f"{name} {int(solved[beyond].sum())} of {int(seeds[beyond].sum())} runs")
-    return (
-        f"Measured beyond {fig7.BEYOND} steps: {', '.join(parts)} solved the task." if parts else "Nothing was run yet."
-    )
+    measured = f"Measured beyond {fig7.BEYOND} steps: {', '.join(parts)} solved the task."
+    return measured if parts else "Nothing was run yet."
 
 
 def source(records: Sequence[Record]) -> str:
@@ -153,18 +162,17 @@ def _every_run(page: Page, records: Sequence[Record]) -> Page:
     return page
 
 
-def _title(config: Config) -> str:
+def _what(config: Config) -> str:
+    """The lengths, or how far ahead a text is predicted; of music nothing."""
     if config.form == "drawn":
-        what = f"{tables.span(config.length)} steps"
-    else:
-        what = f"{config.ahead} ahead" if config.is_text else f"{config.hidden} units"
-    return f"{title(config.problem)}, {what}, {config.algorithm.upper()} with optimizer {config.optimizer}"
+        return tables.span(config.length)
+    return f"{config.ahead} ahead" if config.is_text else ""
 
 
 def _verdict(result: Result) -> str:
     if result.solved is None:
-        known = [(name, getattr(result, name)) for name in ("train", "valid", "test")]
-        scores = ", ".join(f"{name} {value:.3f}" for name, value in known if value is not None)
+        splits = [name for name in ("train", "valid", "test") if getattr(result, name) is not None]
+        scores = ", ".join(f"{name} {getattr(result, name):.3f}" for name in splits)
         how = f"after {result.epochs} epochs ({result.seconds / 60:.1f} minutes): {result.reason}"
         return f"{scores or 'No score'}, best at epoch {result.best_epoch}; ended {how}."
     how = f"after {result.updates:,} updates ({tables.minutes(result.seconds)} minutes)"
@@ -185,28 +193,16 @@ def _success(page: Page, records: Sequence[Record]) -> None:
 
 
 def _paper_table(page: Page, table: PaperTable, records: Sequence[Record]) -> None:
-    page.table(paper_tables.figures(table, records))
-    for sentence in (*paper_tables.sentences(table, records), *paper_tables.failures(records)):
+    page.table(tables.figures(table, records))
+    for sentence in (*tables.sentences(table, records), *tables.failures(records)):
         page.text(sentence.replace("`", ""))
-    page.table(paper_tables.runs(table, records))
+    page.table(tables.runs(table, records))
 
 
-def _learning(page: Page, directory: Path, cells: Sequence[str]) -> None:
-    runs = []
-    for name in cells:
-        folder = directory / name
-        if not (folder / files.METRICS).is_file() or not (folder / files.METRICS).stat().st_size:
-            continue
-        config, preset = files.read_config(folder), (read(folder / "cell.json") or {}).get("preset", "")
-        what = (
-            tables.span(config.length) if config.form == "drawn" else f"{config.ahead} ahead" if config.is_text else ""
-        )
-        parts = [title(config.problem), *([what] if what else []), preset]
-        runs.append((", ".join(parts), config.algorithm, curves.metrics(folder)))
-    if runs:
-        page.heading("How every run learned")
-        alt = "share of test sequences answered wrong, or validation, against updates, one line for each run"
-        page.figure(curves.draw_sweep(runs), alt)
+def _learned(folder: Path) -> tuple[str, str, dict[str, Any]]:
+    config, preset = files.read_config(folder), (read(folder / "cell.json") or {}).get("preset", "")
+    parts = [title(config.problem), *filter(None, [_what(config)]), preset]
+    return ", ".join(parts), config.algorithm, curves.metrics(folder)
 
 
 def _unfinished(page: Page, directory: Path, names: Sequence[str], links: Mapping[str, str]) -> None:
@@ -217,25 +213,15 @@ def _unfinished(page: Page, directory: Path, names: Sequence[str], links: Mappin
         if (folder / FAILURE).is_file():
             continue
         state = "running, or its worker was killed" if (folder / STARTS).is_file() else "waiting"
-        lines = files.read_lines(folder / files.METRICS) if (folder / files.METRICS).is_file() else []
+        lines = files.read_lines(folder / files.METRICS) if _holds(folder / files.METRICS) else []
         rows.append([name, state, f"{lines[-1]['updates']:,}" if lines else tables.NOTHING])
     if rows:
         page.heading("Not finished yet")
         page.table(Table(["cell", "state", "updates"], rows, text=2), links)
 
 
-def _flow(page: Page, directory: Path) -> None:
-    seen = flow.read(directory)
-    page.heading("What its gradients did")
-    caption = "White: the error keeps its norm on the way back. Blue: it vanishes. Red: it explodes."
-    page.figure(flow.draw_norms(seen), "norm of the error by lag and training time", caption)
-    if np.isfinite(seen.eigenvalues).any():
-        alt = "eigenvalues of the recurrent weights in the complex plane, by training time"
-        page.figure(flow.draw_spectrum(seen), alt)
-
-
-def _tested(records: Sequence[Record]) -> list[int]:
-    return sorted({int(length) for record in records for length in record.get("generalisation", {})})
+def _holds(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _solved(record: Record) -> bool:

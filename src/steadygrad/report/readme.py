@@ -15,16 +15,11 @@ from typing import Any
 
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
-from steadygrad.report.tables import Table
-from steadygrad.sweep.records import read_records
+from steadygrad.report.page import Table
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-LONGEST = 200
-"""The longest sequences of the paper's tasks, and …"""
-BEYOND = 400
-"""… those to which its models generalise."""
-SUCCESS, SEEDS = 0.01, 3
-"""What the longest sequences must reach: so few wrong, in so many seeds and in all there are."""
+LONGEST, BEYOND = 200, 400  # the longest sequences of the paper's tasks, and those to which its models generalise
+SUCCESS, SEEDS = 0.01, 3  # what the longest sequences must reach: so few wrong, in so many seeds and in all there are
 
 
 def filled(page: str, folder: Path) -> str:
@@ -33,9 +28,8 @@ def filled(page: str, folder: Path) -> str:
     >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
     'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
     """
-    parts = {"bench": results.speed(folder), "tasks": tasks(folder), "longest": longest(folder)}
-    parts["recall"] = recall(folder)
-    return BLOCK.sub(lambda found: found[1] + parts[found[2]] + found[3], page)
+    parts = {"bench": results.speed, "tasks": tasks, "longest": longest, "recall": recall}
+    return BLOCK.sub(lambda found: found[1] + parts[found[2]](folder) + found[3], page)
 
 
 def tasks(folder: Path) -> str:
@@ -44,20 +38,21 @@ def tasks(folder: Path) -> str:
     >>> tasks(Path("nowhere"))
     'Not run yet: `steadygrad reproduce tasks --budget hours --records results`\\n'
     """
-    found = _rows(folder / "tasks.jsonl")
+    found = [row for row in rows(results.records(folder, "tasks")) if row.preset == "steady"]
     if not found:
-        return "Not run yet: `steadygrad reproduce tasks --budget hours --records results`\n"
+        return results.not_run("reproduce tasks --budget hours")
     body = []
     for row in found:
         if row.algorithm != "sgd-cr" or row.length[1] != LONGEST:
             continue
-        without = next((str(each.success) for each in found if _is(each, row, "sgd-c")), tables.NOTHING)
+        other = (row.problem, row.length, "sgd-c")
+        same = (each for each in found if (each.problem, each.length, each.algorithm) == other)
+        without = next((str(each.success) for each in same), tables.NOTHING)
         updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
         error = tables.median_error(row.errors.get(BEYOND))
         body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
-    return (
-        Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2).markdown() + "\n"
-    )
+    header = ["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"]
+    return Table(header, body, text=2).markdown() + "\n"
 
 
 def longest(folder: Path) -> str:
@@ -66,9 +61,9 @@ def longest(folder: Path) -> str:
     >>> longest(Path("nowhere"))
     'Not run yet: `steadygrad sweep longest --out runs/longest --records results`\\n'
     """
-    found = [row for row in _rows(folder / "longest.jsonl") if _is_solved_at_its_longest(row)]
+    found = [row for row in rows(results.records(folder, "longest")) if _is_solved_at_its_longest(row)]
     if not found:
-        return "Not run yet: `steadygrad sweep longest --out runs/longest --records results`\n"
+        return results.not_run("sweep longest --out runs/longest")
     body = []
     for task in dict.fromkeys(row.problem for row in found):
         row = max((each for each in found if each.problem == task), key=lambda each: each.length[1])
@@ -85,10 +80,9 @@ def recall(folder: Path) -> str:
     >>> recall(Path("nowhere"))
     'Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\\n'
     """
-    path = folder / "recall.jsonl"
-    records = read_records(path) if path.is_file() else []
+    records = results.records(folder, "recall")
     if not records:
-        return "Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\n"
+        return results.not_run("sweep --problem recall --network gru --algorithm sgd-c,sgd-cr")
     cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
     for record in sorted(records, key=lambda each: (each["config"]["network"], each["length"][1])):
         place = (record["config"]["network"].upper(), record["length"][1])
@@ -102,21 +96,15 @@ def recall(folder: Path) -> str:
     return Table(["network", "steps", "with Ω", "updates", "without Ω"], body, text=1).markdown() + "\n"
 
 
-def _share(results: list[dict[str, Any]]) -> str:
-    return f"{sum(result['solved'] for result in results)}/{len(results)}" if results else tables.NOTHING
-
-
-def _rows(path: Path) -> list[Row]:
-    """The rows of `steady`."""
-    return [row for row in rows(read_records(path)) if row.preset == "steady"] if path.is_file() else []
+def _share(found: list[dict[str, Any]]) -> str:
+    return f"{sum(result['solved'] for result in found)}/{len(found)}" if found else tables.NOTHING
 
 
 def _is_solved_at_its_longest(row: Row) -> bool:
     """Whether every seed of enough solved it, and errs as little at the longest length alone as it may over all lengths."""
     errors = row.errors.get(row.length[1], [])
-    return row.success.solved == row.success.seeds == len(errors) >= SEEDS and max(errors) <= SUCCESS
-
-
-def _is(row: Row, other: Row, algorithm: str) -> bool:
-    """Whether `row` is what `algorithm` made of the other's task."""
-    return (row.problem, row.length, row.algorithm) == (other.problem, other.length, algorithm)
+    return (
+        row.preset == "steady"
+        and row.success.solved == row.success.seeds == len(errors) >= SEEDS
+        and max(errors) <= SUCCESS
+    )

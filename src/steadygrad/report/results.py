@@ -19,7 +19,8 @@ from typing import Any
 
 from steadygrad.paper import fig7
 from steadygrad.paper.tables import TABLES
-from steadygrad.report import paper_tables, tables
+from steadygrad.report import tables
+from steadygrad.report.page import Table
 from steadygrad.sweep.records import read_records
 
 OURS = "steadygrad with Ω"
@@ -43,12 +44,12 @@ def speed(folder: Path) -> str:
     path = folder / "bench.json"
     if not path.is_file():
         return "Not measured yet: `make bench`\n"
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    record: Record = json.loads(path.read_text(encoding="utf-8"))
     sizes = list(record["milliseconds"])
+    times = [record["milliseconds"][size] for size in sizes]
     rows = [["", *sizes], ["---", *["---:"] * len(sizes)]]
-    rows.append([f"**{OURS}**", *(f"**{record['milliseconds'][size][OURS]:.2f} ms**" for size in sizes)])
+    rows.append([f"**{OURS}**", *(f"**{each[OURS]:.2f} ms**" for each in times)])
     for name, label in COMPARED.items():
-        times = [record["milliseconds"][size] for size in sizes]
         if all(name in each for each in times):
             rows.append([label, *(f"{each[name]:.2f} ms ({each[name] / each[OURS]:.2f}×)" for each in times)])
     shares = [each[OURS] / each["torch.nn.RNN"] for each in (record["peak_bytes"][size] for size in sizes)]
@@ -65,7 +66,7 @@ def speed(folder: Path) -> str:
     return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", *_training(record), source, ""])
 
 
-def _training(record: dict[str, Any]) -> list[str]:
+def _training(record: Record) -> list[str]:
     """Of whole training updates, one sentence each; records made before they were measured have none."""
     said: list[str] = []
     for kind, sizes in record.get("gated", {}).items():
@@ -103,120 +104,78 @@ an absolute error below 0.04), as in the supplement of Pascanu, Mikolov & Bengio
 updates and minutes are medians over them, until the first success, on one core; errors beyond the training lengths are
 medians over them too, of the best weights of the whole run.
 """
-NOT_RUN = "Not run yet: `{}`"
-
+FIG7 = (
+    "**Settings `{}`.** Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with "
+    "Wilson's 95 % interval. All runs: {}."
+)
+TASKS = (
+    "`paper` are the settings of the supplement, `steady` this library's own; both are SGD-CR, clipping and Ω. The "
+    "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. Errors are those of the "
+    "seeds that solved the task, at lengths none of them was trained on.\n\n"
+    "How `steady` gets there: rectified units in place of the paper's tanh, W_rec the identity at first, lengths that "
+    "grow as the loss falls, Adam; and it trains on after the first success, tests the mean of the weights over the "
+    "last 500 updates, and keeps the mean that errs least at twice the longest length (on sequences of its own, not "
+    "those of the table). Memorization has a model for each number of blank steps, which begins as a cycle that "
+    "carries its state on by one unit in every step, and stops at the first success."
+)
+PRINTED = (
+    "Figures are {}, lower is better, each beside the paper's. `paper` are the settings of the "
+    "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
+    "one that was best on validation (in brackets, the range of all); the test split is read once, at the end."
+)
+LONGEST = (
+    "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
+    "`hold` (W_rec the identity, inputs above 0), its rate falls as the lengths grow, gradients are clipped to a small "
+    "norm, and α is smaller for sums and products. It stops once no more are wrong than may be; that is over all "
+    "lengths, so the longest alone may err more often. Memorization is as in the table of the tasks."
+)
+SPEED = (
+    "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes."
+)
 Record = dict[str, Any]
 
 
 def render(folder: Path) -> str:
-    """The page of the records in `folder`.
-
-    Args:
-        folder: results/; what is missing in it is said to be not run yet.
-
-    Returns:
-        Markdown.
-    """
-    by_grid = {grid: _records(folder, grid) for grid in ("fig7", "tasks", "ablation", *TABLES, "longest")}
-    parts = [
-        HEADER,
-        *_fig7(by_grid["fig7"]),
-        *_tasks([*by_grid["tasks"], *by_grid["ablation"]]),
-        *(part for name in TABLES for part in _table(name, by_grid[name])),
-        *_longest(by_grid["longest"]),
-        "## Speed\n",
-        "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes.\n",
-        speed(folder),
-    ]
-    return "\n".join(parts)
+    """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
+    seven, tasks, longest = records(folder, "fig7"), records(folder, "tasks", "ablation"), records(folder, "longest")
+    parts = [HEADER, "## Success against sequence length (Fig. 7)\n", f"The paper: {fig7.CLAIM}\n"]
+    parts += [] if seven else [not_run("reproduce fig7 --budget hours")]
+    for preset in sorted({record["preset"] for record in seven}):
+        mine = [record for record in seven if record["preset"] == preset]
+        parts += _made(mine, FIG7.format(preset, tables.common(mine)), tables.success_by_length(mine))
+    parts.append("## The tasks, one model for all lengths\n")
+    parts += _made(tasks, TASKS, tables.tasks(tasks)) if tasks else [not_run("reproduce tasks --budget hours")]
+    for name, table in TABLES.items():
+        mine = records(folder, name)
+        parts += [f"## {table.title}\n", f"The paper: {table.claim}\n"]
+        said = "\n".join(f"- {each}" for each in (*tables.sentences(table, mine), *tables.failures(mine)))
+        shown = (tables.figures(table, mine), said, "What it took:", tables.runs(table, mine))
+        missing = [not_run(f"reproduce {name} --budget hours")]
+        parts += _made(mine, PRINTED.format(table.figures), *shown) if mine else missing
+    parts.append("## Past the paper: the longest sequences\n")
+    missing = [not_run("sweep longest --out runs/longest")]
+    parts += _made(longest, LONGEST, tables.longest(longest)) if longest else missing
+    return "\n".join([*parts, "## Speed\n", f"{SPEED}\n", speed(folder)])
 
 
 def stale(folder: Path, page: Path) -> bool:
     """Whether `page` is not what the records in `folder` give; a page that is not there is stale."""
-    try:
-        return page.read_text(encoding="utf-8") != render(folder)
-    except FileNotFoundError:
-        return True
+    return not page.is_file() or page.read_text(encoding="utf-8") != render(folder)
 
 
-def _fig7(records: list[Record]) -> list[str]:
-    parts = ["## Success against sequence length (Fig. 7)\n", f"The paper: {fig7.CLAIM}\n"]
-    if not records:
-        return [*parts, NOT_RUN.format("steadygrad reproduce fig7 --budget hours --records results") + "\n"]
-    for preset in sorted({record["preset"] for record in records}):
-        mine = [record for record in records if record["preset"] == preset]
-        about = (
-            "Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with Wilson's "
-            f"95 % interval. All runs: {tables.common(mine)}."
-        )
-        parts += [
-            f"**Settings `{preset}`.** {about}\n",
-            tables.success_by_length(mine).markdown() + "\n",
-            _source(mine),
-        ]
-    return parts
+def not_run(command: str) -> str:
+    """What stands in place of a table without records."""
+    return f"Not run yet: `steadygrad {command} --records results`\n"
 
 
-def _tasks(records: list[Record]) -> list[str]:
-    title = "## The tasks, one model for all lengths\n"
-    if not records:
-        return [title, NOT_RUN.format("steadygrad reproduce tasks --budget hours --records results") + "\n"]
-    about = (
-        "`paper` are the settings of the supplement, `steady` this library's own; both are SGD-CR, clipping and Ω. The "
-        "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. Errors are those of the "
-        "seeds that solved the task, at lengths none of them was trained on.\n",
-        "How `steady` gets there: rectified units in place of the paper's tanh, W_rec the identity at first, lengths that "
-        "grow as the loss falls, Adam; and it trains on after the first success, tests the mean of the weights over the "
-        "last 500 updates, and keeps the mean that errs least at twice the longest length (on sequences of its own, not "
-        "those of the table). Memorization has a model for each number of blank steps, which begins as a cycle that "
-        "carries its state on by one unit in every step, and stops at the first success.\n",
-    )
-    return [title, *about, tables.tasks(records).markdown() + "\n", _source(records)]
+def records(folder: Path, *grids: str) -> list[Record]:
+    """What `folder` has of some grids."""
+    paths = [folder / f"{grid}.jsonl" for grid in grids]
+    return [record for path in paths if path.is_file() for record in read_records(path)]
 
 
-def _table(name: str, records: list[Record]) -> list[str]:
-    """Table 1 or 2 of the paper."""
-    table = TABLES[name]
-    parts = [f"## {table.title}\n", f"The paper: {table.claim}\n"]
-    if not records:
-        return [*parts, NOT_RUN.format(f"steadygrad reproduce {name} --budget hours --records results") + "\n"]
-    about = (
-        f"Figures are {table.figures}, lower is better, each beside the paper's. `paper` are the settings of the "
-        "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
-        "one that was best on validation (in brackets, the range of all); the test split is read once, at the end.\n"
-    )
-    said = [*paper_tables.sentences(table, records), *paper_tables.failures(records)]
-    return [
-        *parts,
-        about,
-        paper_tables.figures(table, records).markdown() + "\n",
-        "\n".join(f"- {sentence}" for sentence in said) + "\n",
-        "What it took:\n",
-        paper_tables.runs(table, records).markdown() + "\n",
-        _source(records),
-    ]
-
-
-def _longest(records: list[Record]) -> list[str]:
-    title = "## Past the paper: the longest sequences\n"
-    if not records:
-        return [title, NOT_RUN.format("steadygrad sweep longest --out runs/longest --records results") + "\n"]
-    about = (
-        "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
-        "`hold` (W_rec the identity, inputs above 0), its rate falls as the lengths grow, gradients are clipped to a small "
-        "norm, and α is smaller for sums and products. It stops once no more are wrong than may be; that is over all "
-        "lengths, so the longest alone may err more often. Memorization is as in the table of the tasks.\n"
-    )
-    return [title, about, tables.longest(records).markdown() + "\n", _source(records)]
-
-
-def _records(folder: Path, grid: str) -> list[Record]:
-    path = folder / f"{grid}.jsonl"
-    return read_records(path) if path.is_file() else []
-
-
-def _source(records: Sequence[Record]) -> str:
-    """Where a table comes from, in small print."""
+def _made(records: Sequence[Record], *parts: str | Table) -> list[str]:
+    """The parts of a section, and where its numbers come from in small print."""
 
     def each(values: Any) -> str:
         return ", ".join(sorted({str(value) for value in values if value}))
@@ -229,4 +188,5 @@ def _source(records: Sequence[Record]) -> str:
     hours = sum(result.get("total_seconds", result["seconds"]) for result in results) / 3600
     commit = each(record["commit"] for record in records) or "unknown"
     facts = f"{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}"
-    return f"<sub>{facts}. Made by `{commands}`.</sub>\n"
+    source = f"<sub>{facts}. Made by `{commands}`.</sub>"
+    return [f"{part.markdown() if isinstance(part, Table) else part}\n" for part in (*parts, source)]

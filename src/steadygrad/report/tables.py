@@ -1,109 +1,38 @@
-"""Records as tables: the success of Fig. 7, the tasks, the longest sequences, and plainly every cell.
-
-A table is ready-made text: as Markdown, as HTML, or in columns for a terminal.
-"""
+"""Records as tables: the success of Fig. 7, the tasks, the longest sequences, Tables 1 and 2, and every cell."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Sequence
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
 
 from steadygrad.experiments.problem import title
 from steadygrad.paper import fig7
+from steadygrad.paper import tables as printed
+from steadygrad.paper.tables import ALGORITHMS, FOLDS, TOLD_APART, Found, PaperTable, Record
 from steadygrad.paper.tasks_table import CLAIMS, Row, rows
+from steadygrad.report.page import Table
 
-
-@dataclass(frozen=True)
-class Table:
-    """A table of ready-made text.
-
-    Args:
-        header: the names of the columns.
-        rows: as many entries each as there are columns.
-        text: how many columns from the left hold words; the others are numbers, set to the right.
-    """
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    text: int = 1
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.header):
-                raise ValueError(f"a table's row must have {len(self.header)} entries, not {len(row)}: {list(row)}")
-
-    def markdown(self) -> str:
-        """As GitHub's Markdown.
-
-        >>> print(Table(["task", "solved"], [["addition", "5/5"]]).markdown())
-        | task | solved |
-        |---|--:|
-        | addition | 5/5 |
-        """
-        rule = ["---" if column < self.text else "--:" for column in range(len(self.header))]
-        lines = [self.header, *self.rows]
-        body = ["| " + " | ".join(entry.replace("|", "\\|") for entry in line) + " |" for line in lines]
-        return "\n".join([body[0], "|" + "|".join(rule) + "|", *body[1:]])
-
-    def plain(self) -> str:
-        """In columns, for a terminal."""
-        lines = [list(self.header), *map(list, self.rows)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
-        rows = (
-            "  ".join(
-                entry.ljust(width) if column < self.text else entry.rjust(width)
-                for column, (entry, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
-        return "\n".join(rows)
-
-    def html(self, links: Mapping[str, str] | None = None) -> str:
-        """As an HTML table that scrolls sideways where the page is narrow; `links` are those of entries in the first column."""
-        head = "".join(f'<th scope="col"{self._kind(i)}>{html.escape(name)}</th>' for i, name in enumerate(self.header))
-        body = "\n".join(
-            "<tr>"
-            + "".join(f"<td{self._kind(i)}>{_entry(i, text, links or {})}</td>" for i, text in enumerate(row))
-            + "</tr>"
-            for row in self.rows
-        )
-        return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
-
-    def _kind(self, column: int) -> str:
-        return ' class="text"' if column < self.text else ""
-
-
-def _entry(column: int, text: str, links: Mapping[str, str]) -> str:
-    shown = html.escape(text)
-    return f'<a href="{html.escape(links[text])}">{shown}</a>' if column == 0 and text in links else shown
-
-
-Record = Mapping[str, Any]
 NOTHING = "–"
 
 
 def success_by_length(records: Sequence[Record]) -> Table:
     """Fig. 7 in numbers: k/n and Wilson's interval, a row for each algorithm, a column for each length."""
-    data = fig7.data(records)
+    data = {key: np.asarray(value) for key, value in fig7.data(records).items()}
     body = []
     for row, algorithm in enumerate(fig7.ALGORITHMS):
-        cells = zip(*(np.asarray(data[key])[row] for key in ("solved", "seeds", "low", "high")), strict=True)
-        body.append([fig7.LOOKS[algorithm][0], *(_rate(*cell) for cell in cells)])
-    return Table(["algorithm", *(f"T = {length}" for length in np.asarray(data["lengths"]))], body)
+        line = [fig7.LOOKS[algorithm][0]]
+        cells = zip(*(data[key][row] for key in ("solved", "seeds", "low", "high")), strict=True)
+        for solved, seeds, low, high in cells:
+            line.append(f"{solved}/{seeds} ({100 * low:.0f}–{100 * high:.0f} %)" if seeds else NOTHING)
+        body.append(line)
+    return Table(["algorithm", *(f"T = {length}" for length in data["lengths"])], body)
 
 
 def tasks(records: Sequence[Record], tested: Sequence[int] = (250, 300, 400)) -> Table:
-    """Each task under each preset: solved, updates, minutes, errors beyond, and what the paper says.
-
-    Args:
-        records: of the grids `tasks` and `ablation`.
-        tested: the lengths whose errors have a column.
-    """
+    """Each task under each preset: solved, updates, minutes, errors at the lengths `tested`, and what the paper says."""
     header = ["task", "lengths", "settings", "solved", "updates", "minutes", *(f"error at {T}" for T in tested)]
     body, claims = [], []
     for row in rows(records):
@@ -122,54 +51,50 @@ def longest(records: Sequence[Record]) -> Table:
         high = row.length[1]
         errors = (_errors(row.errors.get(length)) for length in (high, 2 * high))
         body.append([*_what(row), percent(row.allowed), *_how(row), *errors])
-    found = ["solved", "updates", "minutes", "error at the longest", "at twice that"]
-    header = ["task", "lengths", "settings", "may be wrong", *found]
-    return Table(header, body, text=3)
+    header = ["task", "lengths", "settings", "may be wrong", "solved", "updates", "minutes"]
+    return Table([*header, "error at the longest", "at twice that"], body, text=3)
 
 
 def cells(records: Sequence[Record]) -> Table:
     """Every cell of a sweep: its result, or why it has none. Columns that no cell fills are left out."""
-    tested = sorted({int(length) for record in records for length in record.get("generalisation", {})})
-    columns: dict[str, Callable[[Any, Any], str | None]] = {
-        "updates": lambda result, _: f"{result['updates']:,}",
-        "minutes": lambda result, _: minutes(result["seconds"]),
-        "wrong": lambda result, _: percent(result["error"]) if "error" in result else None,
-        **{f"at {T}": _error_at(T) for T in tested},
-        **{split: _score_of(split) for split in ("train", "valid", "test")},
-        "best epoch": lambda result, _: str(result["best_epoch"]) if "best_epoch" in result else None,
-        "epochs": lambda result, _: str(result["epochs"]) if "epochs" in result else None,
+    columns: dict[str, Callable[[Any], Any]] = {
+        "updates": lambda result: f"{result['updates']:,}",
+        "minutes": lambda result: minutes(result["seconds"]),
+        "wrong": lambda result: percent(result["error"]) if "error" in result else None,
     }
-    filled = [[None if r["result"] is None else make(r["result"], r) for make in columns.values()] for r in records]
-    used = [n for n in range(len(columns)) if any(row[n] is not None for row in filled)]
+    scores: dict[str, Callable[[Any], Any]] = {
+        **{split: _score(split, ".3f") for split in ("train", "valid", "test")},
+        **{name.replace("_", " "): _score(name, "") for name in ("best_epoch", "epochs")},
+    }
+    lengths = tested(records)
     body = []
-    for record, row in zip(records, filled, strict=True):
-        body.append([record["id"], _ended(record), *(row[n] or NOTHING for n in used)])
-    return Table(["cell", "verdict", *(list(columns)[n] for n in used)], body, text=2)
+    for record in records:
+        result, beyond = record["result"], record.get("generalisation", {})
+        if result is None:
+            ended = f"failed: {record['failed']}"
+        elif "solved" in result:
+            ended = "solved" if result["solved"] else f"not solved: {result['reason']}"
+        else:
+            ended = f"ended by {result['reason']}"
+        at = [percent(beyond[str(T)]) if str(T) in beyond else None for T in lengths]
+        first, last = ([result and make(result) for make in made.values()] for made in (columns, scores))
+        body.append([record["id"], ended, *first, *at, *last])
+    header = ["cell", "verdict", *columns, *(f"at {T}" for T in lengths), *scores]
+    used = [n for n in range(len(header)) if n < 2 or any(row[n] is not None for row in body)]
+    return Table([header[n] for n in used], [[row[n] or NOTHING for n in used] for row in body], text=2)
 
 
-def _ended(record: Record) -> str:
-    result = record["result"]
-    if result is None:
-        return f"failed: {record['failed']}"
-    if "solved" not in result:
-        return f"ended by {result['reason']}"
-    return "solved" if result["solved"] else f"not solved: {result['reason']}"
+def tested(records: Sequence[Record]) -> list[int]:
+    """The lengths beyond those of training at which a record has an error."""
+    return sorted({int(length) for record in records for length in record.get("generalisation", {})})
 
 
-def _error_at(length: int) -> Callable[[Any, Any], str | None]:
-    def made(result: Any, record: Any) -> str | None:
-        beyond = record.get("generalisation", {})
-        return percent(beyond[str(length)]) if str(length) in beyond else None
-
-    return made
-
-
-def _score_of(split: str) -> Callable[[Any, Any], str | None]:
-    return lambda result, _: None if result.get(split) is None else f"{result[split]:.3f}"
+def _score(name: str, form: str) -> Callable[[Any], str | None]:
+    return lambda result: None if result.get(name) is None else f"{result[name]:{form}}"
 
 
 def common(records: Sequence[Record]) -> str:
-    """The settings that all records share, besides what a run has by default.
+    """The settings that all records share, besides a run's defaults.
 
     >>> common([{"config": {"lr": 0.003, "alpha": 8.0}}, {"config": {"lr": 0.003}}])
     'lr 0.003'
@@ -202,11 +127,7 @@ def minutes(seconds: float) -> str:
 
 
 def median_error(errors: Sequence[float] | None) -> str:
-    """The median of some shares, if there are any.
-
-    >>> median_error([0.0, 0.01, 0.2]), median_error(None)
-    ('1.00 %', '–')
-    """
+    """The median of some shares, if there are any."""
     return percent(median(errors)) if errors else NOTHING
 
 
@@ -218,10 +139,6 @@ def span(length: Sequence[int]) -> str:
     """
     low, high = length
     return f"{low}" if low == high else f"{low}–{high}"
-
-
-def _rate(solved: int, seeds: int, low: float, high: float) -> str:
-    return f"{solved}/{seeds} ({100 * low:.0f}–{100 * high:.0f} %)" if seeds else NOTHING
 
 
 def _what(row: Row) -> list[str]:
@@ -239,3 +156,87 @@ def _errors(errors: Sequence[float] | None) -> str:
     """The median, and the worst where it is another."""
     middle = median_error(errors)
     return middle if not errors or middle == percent(max(errors)) else f"{middle} (worst {percent(max(errors))})"
+
+
+def figures(table: PaperTable, records: Sequence[Record]) -> Table:
+    """Table 1 or 2: a row for each block, preset and fold; our figure and the paper's for each algorithm."""
+    body = []
+    for row in printed.rows(table, records):
+        for fold in FOLDS:
+            line = [row.printed.label, row.preset, fold]
+            for algorithm in ALGORITHMS:
+                papers = row.printed.figure(algorithm, fold)
+                line += [_figure(row.found[algorithm], fold), NOTHING if papers is None else f"{papers:.2f}"]
+            body.append(line)
+    header = [entry for name in ALGORITHMS.values() for entry in (name, "paper")]
+    return Table(["", "settings", "fold", *header], body, text=3)
+
+
+def runs(table: PaperTable, records: Sequence[Record]) -> Table:
+    """What it took: seeds, epochs and minutes of every algorithm, block and preset."""
+    body = []
+    for row in printed.rows(table, records):
+        for algorithm, name in ALGORITHMS.items():
+            found = row.found[algorithm]
+            if not found.records:
+                continue
+            results = [record["result"] for record in found.records]
+            seeds = ", ".join(str(seed) for seed in sorted(record["seed"] for record in found.records))
+            epochs = [f"{mean(result[key] for result in results):.0f}" for key in ("best_epoch", "epochs")]
+            # Why a run diverged is in its record.
+            ended = ", ".join(sorted({result["reason"].partition(":")[0] for result in results}))
+            body.append([row.printed.label, row.preset, name, ended, seeds, *epochs, f"{found.minutes:.1f}"])
+    return Table(["", "settings", "algorithm", "ended by", "seeds", "best epoch", "epochs", "minutes"], body, text=4)
+
+
+def _figure(found: Found, fold: str) -> str:
+    """The figure of the seed that was best on validation, and the range of all seeds where there are several.
+
+    >>> seeds = [{"result": {"test": value}} for value in (3.46, 3.52, 3.44)]
+    >>> _figure(Found(tuple(seeds)), "test"), _figure(Found(()), "test")
+    ('3.46 (3.44–3.52)', '–')
+    """
+    chosen, each = found.figure(fold), found.all(fold)
+    if chosen is None:
+        return NOTHING
+    return f"{chosen:.2f}" if len(each) == 1 else f"{chosen:.2f} ({min(each):.2f}–{max(each):.2f})"
+
+
+def sentences(table: PaperTable, records: Sequence[Record]) -> list[str]:
+    """For each block and preset: whether the order SGD > SGD+C > SGD+CR holds, and how far it is from the paper."""
+    listed = printed.rows(table, records)
+    return [f"{row.printed.label}, `{row.preset}`: {_order(row)}{_against(row)}" for row in listed]
+
+
+def _order(row: printed.Row) -> str:
+    tested = {name: row.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
+    missing = [name for name, value in tested.items() if value is None]
+    if missing:
+        return f"the order SGD > SGD+C > SGD+CR can't be told without {' and '.join(missing)}."
+    values = ", ".join(f"{name} {value:.3f}" for name, value in tested.items())
+    seeds = row.order_by_seed
+    count = f"; seed by seed in {sum(seeds)} of {len(seeds)}" if len(seeds) > 1 else ""
+    verb = "holds" if row.order else "does not hold"
+    alike = "".join(f"; {one} and {two} are within {TOLD_APART} of each other" for one, two in row.alike)
+    return f"the order SGD > SGD+C > SGD+CR {verb} on the test split ({values}{alike}{count})."
+
+
+def _against(row: printed.Row) -> str:
+    parts: list[str] = []
+    for algorithm, name in ALGORITHMS.items():
+        ours, papers = row.found[algorithm].figure("test"), row.printed.figure(algorithm, "test")
+        if ours is not None and papers is not None:
+            parts.append(f"{name} {100 * (ours / papers - 1):+.1f} %".replace("-", "−"))
+    return f" Against the paper's test figures: {', '.join(parts)}." if parts else ""
+
+
+def failures(records: Sequence[Record]) -> list[str]:
+    """One sentence for each run without a figure."""
+    said: list[str] = []
+    for record in records:
+        result: Any = record["result"]
+        if result is None:
+            said.append(f"{record['id']} failed: {record['failed']}.")
+        elif "test" in result and result["test"] is None:
+            said.append(f"{record['id']} has no figure: {result['reason']}.")
+    return said

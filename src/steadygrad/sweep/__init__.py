@@ -1,4 +1,4 @@
-"""Many runs: a grid of them, one model per core or on a cluster, and the records that are kept of it.
+"""Many runs: a grid of them, one model per core or on a cluster, and their records.
 
     >>> from steadygrad import sweep
     >>> grid = sweep.get("smoke")
@@ -17,9 +17,9 @@ from steadygrad.sweep.grid import Grid as Grid
 from steadygrad.sweep.local import Local as Local
 from steadygrad.sweep.named import GRIDS as GRIDS
 from steadygrad.sweep.named import get as get
+from steadygrad.sweep.records import SuccessRate as SuccessRate
 from steadygrad.sweep.records import collect as collect
 from steadygrad.sweep.records import read_records as read_records
+from steadygrad.sweep.records import wilson as wilson
 from steadygrad.sweep.records import write_records as write_records
 from steadygrad.sweep.runner import run as run
-from steadygrad.sweep.success import SuccessRate as SuccessRate
-from steadygrad.sweep.success import wilson as wilson

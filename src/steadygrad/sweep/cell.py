@@ -2,16 +2,17 @@
 
     DIR/CELL/                      the run's own files: config.json, result.json, weights, checkpoints, …
     DIR/CELL/cell.json             what it is a cell of, and where it was run: grid, command, commit, machine, date
-    DIR/CELL/generalisation.json   the error at the lengths it is tested at beside
+    DIR/CELL/generalisation.json   the error at other lengths
     DIR/CELL/failed.json           in place of a result: why there is none
     DIR/CELL/starts.json           only while it runs: how many starts have not ended
 
-A worker that is killed can't say so. What it leaves behind is a start without an end; after `DEATHS` of them the cell
-is given up. Every file is whole or not there.
+A worker that is killed can't say so. It leaves a start without an end; after `DEATHS` of them the cell is given up. Every file
+is whole or not there.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import traceback
@@ -27,47 +28,40 @@ from steadygrad.experiments.files import write_json as write
 from steadygrad.sweep import provenance
 from steadygrad.sweep.grid import Cell
 
+DEATHS = 3  # starts without an end after which a cell is given up: the first one, and two more
+PATIENCE = 5.0
+"""Seconds to wait for a cell that another process still holds: an orphan notices sooner that its sweep is gone."""
+SWEEP, DESCRIPTION, GENERALISATION = "sweep.json", "cell.json", "generalisation.json"
+FAILURE, STARTS, LOCK = "failed.json", "starts.json", ".cell.lock"
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
-
-    Attributes:
-        id: the cell's.
-        status: 'finished' (there is a result, good or bad), 'failed', 'interrupted', or 'busy': another process has it.
-        reason: why it ended, or why there is no result, in one sentence.
-        solved: None where there is no result, or nothing to be solved.
-        updates, seconds: as in the result.
-        error: of a problem that can be solved, as in the result.
-        summary: of a finished run, its result in a few words.
-    """
+    """What became of a cell: a result, good or bad, or why there is none; 'busy' means that another process has it."""
 
     id: str
     status: Literal["finished", "failed", "interrupted", "busy"]
     reason: str = ""
-    solved: bool | None = None
+    solved: bool | None = None  # None where there is no result, or nothing to be solved
     updates: int = 0
-    error: float = float("nan")
+    error: float = math.nan
     seconds: float = 0.0
-    summary: str = ""
+    summary: str = ""  # of a finished run, its result in a few words
 
     @classmethod
     def of(cls, cell: str, result: Result) -> Outcome:
-        """What became of a finished cell.
+        """The outcome of a finished cell.
 
         >>> print(Outcome.of("a", Result("solved", 12_000, 14.0, 12_000, 14.0, solved=True, error=0.004)))
         solved after 12,000 updates (14 s, 0.40 % wrong)
         >>> print(Outcome.of("b", Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40)))
         test 3.456, train 3.210 after 40 epochs (10 min, patience)
         """
-        if result.solved is None or result.error is None:
-            more = result.reason
-        else:
-            more = f"{100 * result.error:.{2 if result.solved else 1}f} % wrong"
+        more, error = result.reason, math.nan if result.error is None else result.error
+        if result.solved is not None and result.error is not None:
+            more = f"{100 * error:.{2 if result.solved else 1}f} % wrong"
         summary = f"{result.verdict} ({duration(result.seconds)}, {more})"
-        known = {"solved": result.solved, "updates": result.updates, "seconds": result.seconds}
-        known |= {} if result.error is None else {"error": result.error}
-        return cls(cell, "finished", result.reason, **known, summary=summary)
+        return cls(cell, "finished", result.reason, result.solved, result.updates, error, result.seconds, summary)
 
     def __str__(self) -> str:
         return self.summary if self.status == "finished" else f"{self.status}: {self.reason}"
@@ -84,26 +78,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-DEATHS = 3
-"""Starts without an end after which a cell is given up: the first one, and two more."""
-
-PATIENCE = 5.0
-"""Seconds to wait for a cell that another process still holds: an orphan notices sooner that its sweep is gone."""
-
-SWEEP, DESCRIPTION, GENERALISATION = "sweep.json", "cell.json", "generalisation.json"
-FAILURE, STARTS, LOCK = "failed.json", "starts.json", ".cell.lock"
-
-
 def finished(cell: Cell, folder: Path) -> Outcome | None:
-    """The outcome of a cell that needs no more work, else None.
-
-    Args:
-        cell: what should be in the folder.
-        folder: the cell's.
-
-    Returns:
-        the outcome, if the run has a result and was tested at all of the cell's test lengths.
-    """
+    """The outcome of a cell that has a result and was tested at all of its test lengths, else None."""
     result = Result.read(folder)
     if result is None or can_go_on(cell.config, result):
         return None
@@ -114,7 +90,7 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
 
 
 def can_go_on(config: Config, result: Result) -> bool:
-    """Whether the run gave up sooner than the config now has it."""
+    """Whether the run stopped at a limit that is higher in the config now."""
     reached = result.total_updates if config.limit == "max_updates" else result.epochs or 0
     return result.reason == config.limit and reached < getattr(config, config.limit)
 
@@ -128,18 +104,12 @@ def can_grow(there: Config, asked: Config) -> bool:
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker does with a cell. It is sent to the worker, so all of it can be pickled.
+    """What a worker does with a cell. It is sent to the worker, so all of it can be pickled."""
 
-    Args:
-        directory: the sweep's folder.
-        about: what cell.json says besides: grid, command, commit, version.
-        run, evaluate: in place of `experiments.run` and `experiments.evaluate`.
-    """
-
-    directory: Path
-    about: Mapping[str, Any] = field(default_factory=dict)
-    run: Callable[..., Any] | None = None
-    evaluate: Callable[..., Any] | None = None
+    directory: Path  # the sweep's
+    about: Mapping[str, Any] = field(default_factory=dict)  # for cell.json: grid, command, commit, version
+    run: Callable[..., Any] | None = None  # in place of `experiments.run`
+    evaluate: Callable[..., Any] | None = None  # in place of `experiments.evaluate`
 
     def __call__(self, cell: Cell) -> Outcome:
         """Runs the cell, or goes on with it. What goes wrong inside is an outcome, not an exception."""
@@ -161,7 +131,9 @@ class Work:
         if starts >= DEATHS:
             return _failure(cell, folder, f"its worker died {starts} times, every time it was tried")
         write(folder / STARTS, {"starts": starts + 1, "process": os.getpid(), "host": socket.gethostname()})
-        write(folder / DESCRIPTION, self._description(cell))
+        about = {"id": cell.id, "preset": cell.preset, "test_lengths": list(cell.test_lengths)}
+        about |= {"config": cell.config.as_dict(), **self.about}
+        write(folder / DESCRIPTION, {**about, "machine": provenance.machine(), "date": provenance.today()})
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             outcome = self._train_and_test(cell, folder)
@@ -175,14 +147,13 @@ class Work:
     def _train_and_test(self, cell: Cell, folder: Path) -> Outcome:
         if cell.test_lengths and cell.config.form != "drawn":
             raise ValueError("test_lengths must be left out of a cell of music or text, whose test set is its own")
-        run = self.run or experiments.run
         result = Result.read(folder)
         if result is None or can_go_on(cell.config, result):
             there = (folder / files.CONFIG).is_file()
             # What is there differs in its limit at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
             config = files.read_config(folder) if there else cell.config
             limit = {config.limit: getattr(cell.config, config.limit)}
-            ended = run(config, folder, progress="none", resume=there, **limit)
+            ended = (self.run or experiments.run)(config, folder, progress="none", resume=there, **limit)
             if ended.reason.startswith("interrupted"):
                 return Outcome(cell.id, "interrupted", "interrupted")
             result = Result.read(folder)
@@ -190,22 +161,10 @@ class Work:
             raise RuntimeError(f"the run ended without a {files.RESULT}")
         if cell.test_lengths:
             evaluate = self.evaluate or experiments.evaluate
-            tested = {str(length): evaluate(folder, length) for length in _tests(cell, result)}
-            write(folder / GENERALISATION, tested)
+            write(folder / GENERALISATION, {str(length): evaluate(folder, length) for length in _tests(cell, result)})
         outcome = finished(cell, folder)
         assert outcome is not None
         return outcome
-
-    def _description(self, cell: Cell) -> dict[str, Any]:
-        return {
-            "id": cell.id,
-            "preset": cell.preset,
-            "test_lengths": list(cell.test_lengths),
-            "config": cell.config.as_dict(),
-            **self.about,
-            "machine": provenance.machine(),
-            "date": provenance.today(),
-        }
 
 
 def _tests(cell: Cell, result: Result) -> tuple[int, ...]:

@@ -1,8 +1,7 @@
 """The same cells on an existing Dask or Ray cluster, through joblib's backends for them.
 
-Both engines run a cell again by themselves when the worker that ran it is lost, so what remains to do here is to
-reach the cluster, and to say in one sentence why it can't be reached. The folder of the sweep must be on a disk that
-every node sees.
+Both engines run a cell again by themselves when its worker is lost. Here the cluster is reached, or one sentence says why it
+can't be. The folder of the sweep must be on a disk that every node sees.
 """
 
 from __future__ import annotations
@@ -14,43 +13,43 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from steadygrad.sweep.cell import DEATHS
 
-_Cell = TypeVar("_Cell")
-_Outcome = TypeVar("_Outcome")
-
-TIMEOUT = 5.0
-"""Seconds to wait for a cluster's first answer."""
-
-PATIENCE = 6
-"""So many times that long until it has answered in full: Ray takes its time to begin."""
-
-# A cell gives up by itself after so many starts without an end: the engine must allow it one more to say so.
+TIMEOUT, PATIENCE = 5.0, 6
+"""Seconds to wait for a cluster's first answer, and how many times that for a full one: Ray is slow to begin."""
 RESTARTS = DEATHS + 1
+"""A cell gives up after `DEATHS` starts without an end: the engine must allow it one more to say so."""
 
 
 class ClusterError(ValueError):
     """A cluster that can't be reached, or was lost."""
 
 
-class Dask:
-    """Runs cells on the Dask cluster whose scheduler is at `address`.
+class _Cluster:
+    """A cluster at an address that was reached once."""
 
-    Args:
-        address: such as `tcp://10.0.0.1:8786`.
-    """
-
-    name = "dask"
+    name = module = example = ""
 
     def __init__(self, address: str | None) -> None:
-        self.address = _address(self.name, address, "tcp://10.0.0.1:8786")
-        _require(self.name, "distributed")
-        _reach(self.name, self.address)
+        if not address:
+            needs = f"engine {self.name} needs the address of an existing cluster"
+            raise ClusterError(f"{needs}: --address {self.example}")
+        if importlib.util.find_spec(self.module) is None:
+            raise ClusterError(f"engine {self.name} needs an extra: pip install 'steadygrad[{self.name}]'")
+        self.address = address
+        if address != "auto" or self.name != "ray":
+            _reach(self.name, address)
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+
+class Dask(_Cluster):
+    """Runs cells on the Dask cluster whose scheduler is at `address`, such as `tcp://10.0.0.1:8786`."""
+
+    name, module, example = "dask", "distributed", "tcp://10.0.0.1:8786"
+
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in their order."""
         from distributed import Client
 
@@ -61,22 +60,16 @@ class Dask:
             return _through_joblib("dask", function, cells, client=client, wait_for_workers_timeout=TIMEOUT)
 
 
-class Ray:
+class Ray(_Cluster):
     """Runs cells on the Ray cluster at `address`.
 
     Args:
         address: such as `10.0.0.1:6379`, `ray://10.0.0.1:10001`, or `auto` for the one this machine belongs to.
     """
 
-    name = "ray"
+    name, module, example = "ray", "ray", "10.0.0.1:6379"
 
-    def __init__(self, address: str | None) -> None:
-        self.address = _address(self.name, address, "10.0.0.1:6379")
-        _require(self.name, "ray")
-        if self.address != "auto":
-            _reach(self.name, self.address)
-
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in their order."""
         import ray
         from ray.util.joblib import register_ray
@@ -94,9 +87,7 @@ class Ray:
                     ray.shutdown()
 
 
-def _through_joblib(
-    backend: str, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell], **options: Any
-) -> list[_Outcome]:
+def _through_joblib(backend: str, function: Callable[[Any], Any], cells: Sequence[Any], **options: Any) -> list[Any]:
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config(backend, **options):
@@ -105,14 +96,14 @@ def _through_joblib(
         return list(parallel(delayed(_of)(function, cell) for cell in cells))
 
 
-def _of(function: Callable[[_Cell], _Outcome], cell: _Cell) -> _Outcome:
+def _of(function: Callable[[Any], Any], cell: Any) -> Any:
     # joblib's Dask backend wants a function that can be hashed, and not every callable can.
     return function(cell)
 
 
-def _in_time(connect: Callable[[], _Outcome]) -> _Outcome:
+def _in_time(connect: Callable[[], Any]) -> Any:
     """`connect()`, unless it takes too long: both engines wait without end for something that is no cluster."""
-    answers: Queue[_Outcome | Exception] = Queue()
+    answers: Queue[Any] = Queue()
 
     def attempt() -> None:
         try:
@@ -138,21 +129,8 @@ def _explained(engine: str, address: str) -> Iterator[None]:
         raise
     except Exception as reason:  # whatever a cluster can die of, the user hears one sentence
         first = str(reason).strip().splitlines()[:1] or [""]
-        raise ClusterError(
-            f"the {engine} cluster at {address} was lost ({type(reason).__name__}: {first[0]}); "
-            "finished cells are kept, and the same command goes on with the rest"
-        ) from reason
-
-
-def _address(engine: str, address: str | None, example: str) -> str:
-    if not address:
-        raise ClusterError(f"engine {engine} needs the address of an existing cluster: --address {example}")
-    return address
-
-
-def _require(engine: str, module: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise ClusterError(f"engine {engine} needs an extra: pip install 'steadygrad[{engine}]'")
+        lost = f"the {engine} cluster at {address} was lost ({type(reason).__name__}: {first[0]})"
+        raise ClusterError(f"{lost}; finished cells are kept, and the same command goes on with the rest") from reason
 
 
 def _reach(engine: str, address: str) -> None:

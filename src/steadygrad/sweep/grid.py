@@ -4,13 +4,14 @@ temporal-order_50-200_sgd-cr_steady_seed1       one model for all lengths from 5
 temporal-order_50_sgd_paper_smart_tanh_seed3    a model for length 50 alone, with another initialisation
 nottingham_sgd-cr_paper_seed1                   music, whose next step is predicted
 ptb_ahead5_sgd-c_steady_seed2                   text, five characters ahead
+recall_50_sgd-cr_steady_gru_chrono_longest-50_alpha-4_seed1   a GRU, with settings that are not the preset's
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,31 +21,26 @@ from steadygrad.experiments import problem as problems_
 from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
 from steadygrad.experiments.presets import OF_CLIPPING, OF_CURRICULUM, OF_OMEGA
 
+NAMED = ("longest", "optimizer", "lr", "threshold", "alpha", "omega")
+"""Settings that an id names where they are not the preset's, so that cells that differ in them can share a folder and a file of
+records. Limits are not among them: a cell goes on to a higher limit under its own id."""
+RECORDED: dict[str, dict[str, Any]] = {"recall": {"lr": 0.001, "alpha": 1.0}}
+"""What ids leave out in place of the preset's: the records of recall were made with these before ids named them."""
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid.
-
-    Attributes:
-        id: readable, unique in its grid, the name of its folder.
-        config: everything the run needs.
-        preset: the name of the settings it began from.
-        test_lengths: where the trained model is tested beyond the lengths it saw.
-    """
+    """One run of a grid: its id is readable, unique in the grid, and the name of its folder."""
 
     id: str
     config: Config
-    preset: str
-    test_lengths: tuple[int, ...] = ()
+    preset: str  # the settings it began from
+    test_lengths: tuple[int, ...] = ()  # where the trained model is tested beyond the lengths it saw
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs to be made, in the order in which they are begun.
-
-    Args:
-        name: what it is called in records.
-        cells: with distinct ids.
+    """Runs to be made, in the order in which they are begun; `name` is the grid's in records, and all ids differ.
 
     >>> grid = Grid.product("mine", lengths=[(10, 10), (50, 200)], algorithms=["sgd", "sgd-cr"], presets=["steady"])
     >>> [cell.id for cell in grid.cells][:2]
@@ -74,25 +70,24 @@ class Grid:
         inits: Sequence[str] | None = None,
         seeds: Sequence[int] = (1,),
         test_lengths: Sequence[int] = (),
+        usual: Mapping[str, Any] | None = None,
         **overrides: Any,
     ) -> Grid:
         """Every combination; all cells of the first seed come first, so that a sweep cut short has whole rows.
 
         Args:
-            name: what it is called in records.
+            name: the grid's, in records.
             problems: names, or classes of one's own.
             lengths: of drawn problems: ranges (low, high), both included; (50, 50) is one length. None means the preset's.
             aheads: of texts: how many characters ahead is predicted.
-            algorithms: 'sgd', 'sgd-c', 'sgd-r', 'sgd-cr'.
-            presets: 'paper', 'proceedings', 'program', 'steady', 'fig7'.
-            inits: names of initialisations; None means the preset's.
-            seeds: whole numbers.
-            test_lengths: where each trained model of a drawn problem is tested beside.
-            **overrides: fields of `Config` that shall be otherwise; those of clipping and of Ω in the cells whose algorithm
+            algorithms, presets, inits, seeds: as in a `Config` and in `experiments.preset`; inits None means the preset's.
+            test_lengths: where each trained model of a drawn problem is tested as well.
+            usual: fields of `Config` that belong to the grid as to a preset: ids do not name them.
+            **overrides: fields of `Config` to be changed; those of clipping and of Ω in the cells whose algorithm
                 has it, those of a curriculum in the cells whose lengths it can grow into.
 
-        Returns:
-            the grid; all faults of all cells are reported at once (`ConfigError`).
+        Raises:
+            ConfigError: all faults of all cells at once.
 
         >>> grid = Grid.product("mine", problems=["nottingham"], algorithms=["sgd-cr"], epochs=3)
         >>> [cell.id for cell in grid.cells]
@@ -101,23 +96,25 @@ class Grid:
         for algorithm in algorithms:
             one_of("algorithm", algorithm, ALGORITHMS)
         test = tuple(whole("test_lengths", length) for length in test_lengths)
-        cells: list[Cell] = []
-        faults: dict[str, None] = {}
-        unused = dict.fromkeys(overrides)
+        cells, faults, unused = list[Cell](), dict[str, None](), dict.fromkeys(overrides)
         named = [problems_.name_of(problem) for problem in problems]
         axes = (seeds, named, presets, inits or [None], lengths or [None], aheads or [None], algorithms)
         for seed, problem, settings, init, length, ahead, algorithm in itertools.product(*axes):
-            fields = _fields(algorithm, length, overrides)
+            fields = _fields(algorithm, length, {**(usual or {}), **overrides})
             unused = dict.fromkeys(field for field in unused if field not in fields)
             own = {"seed": seed, "init": init, "length": length, "ahead": ahead}
             fields |= {field: value for field, value in own.items() if value is not None}
             try:
                 config = preset(problem, algorithm, settings, **fields)
+                # what it would be without the overrides, to tell what the id has to name
+                asked = {field: fields[field] for field in ("path", "options", "length", "ahead") if field in fields}
+                asked = {**_fields(algorithm, length, dict(usual or {})), **asked}
+                like = preset(problem, algorithm, settings, **asked)
             except ConfigError as found:
                 faults |= dict.fromkeys(found.faults)
                 continue
             tested = test if config.form == DRAWN else ()
-            cells.append(Cell(_name(config, settings, init), config, settings, tested))
+            cells.append(Cell(_name(config, like, settings, init), config, settings, tested))
         faults |= dict.fromkeys(f"{field} must be left out: no cell of the grid would read it" for field in unused)
         if faults:
             raise ConfigError(list(faults))
@@ -129,15 +126,22 @@ class Grid:
         return Grid(self.name, self.cells + tuple(cell for cell in other.cells if cell.id not in mine))
 
 
-def _name(config: Config, settings: str, init: str | None) -> str:
+def _name(config: Config, like: Config, settings: str, init: str | None) -> str:
+    """The id of a cell; `like` has the preset's values where the config may have others."""
     parts = [problems_.title(config.problem)]
     if config.form == DRAWN:
         low, high = config.length
         parts.append(f"{low}" if low == high else f"{low}-{high}")
     elif config.problem in TEXTS:
         parts.append(f"ahead{config.ahead}")
-    network = [] if config.network == "rnn" else [config.network]
-    return "_".join([*parts, config.algorithm, settings, *network, *([init] if init else []), f"seed{config.seed}"])
+    parts += [config.algorithm, settings]
+    parts += [] if config.network == "rnn" else [config.network]
+    parts += [init] if init else []
+    for field in _fields(config.algorithm, None, dict.fromkeys(NAMED)):
+        value = getattr(config, field)
+        if value != RECORDED.get(config.problem, {}).get(field, getattr(like, field)):
+            parts.append(f"{field}-{value:g}" if isinstance(value, float) else f"{field}-{value}")
+    return "_".join([*parts, f"seed{config.seed}"])
 
 
 def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """One model per core of this machine: every core has a process of its own, made by joblib's loky.
 
 A pool of many processes breaks as a whole when one of them dies. Here each slot is a pool of one, so a process that
-is killed takes nothing with it but the cell it was running, and that cell is submitted again. How often is the
-cell's own business (`steadygrad.sweep.cell`): it counts the starts that never ended.
+is killed takes nothing with it but the cell it was running, and that cell is submitted again. The cell itself counts the
+starts that never ended, and gives up (`steadygrad.sweep.cell`).
 """
 
 from __future__ import annotations
@@ -15,58 +15,34 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any, TypeVar
+from typing import Any
 
 from steadygrad.checks import whole
 from steadygrad.sweep.cell import DEATHS
 
-_Cell = TypeVar("_Cell")
-_Outcome = TypeVar("_Outcome")
-
-GRACE = 20.0
-"""Seconds that running cells get to write a checkpoint when the sweep is interrupted."""
+GRACE = 20.0  # seconds that running cells get to write a checkpoint when the sweep is interrupted
 
 # One thread for each model: several would fight over the cores the other models run on.
 SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-def cores() -> int:
-    """The cores this process may use.
-
-    >>> cores() >= 1
-    True
-    """
-    try:
-        from joblib import cpu_count
-    except ImportError:
-        raise ImportError("a sweep needs joblib: pip install 'steadygrad[train]'") from None
-    return cpu_count()
-
-
 class Local:
-    """Runs cells on this machine's cores.
-
-    Args:
-        workers: how many at once; None means one for each core.
-    """
+    """Runs `workers` cells at once on this machine's cores; None means one for each core."""
 
     name = "local"
 
     def __init__(self, workers: int | None = None) -> None:
-        available = cores()
-        self.workers = available if workers is None else whole("workers", workers)
+        try:
+            from joblib import cpu_count
+        except ImportError:
+            raise ImportError("a sweep needs joblib: pip install 'steadygrad[train]'") from None
+        self.workers = cpu_count() if workers is None else whole("workers", workers)
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
-        """`function` of every cell, in the order in which they end.
-
-        Args:
-            function: must not raise; what it returns must be picklable.
-            cells: started in this order, as processes become free.
-        """
-        waiting = deque(cells)
-        idle = [_Slot() for _ in range(min(self.workers, len(cells)))]
-        running: dict[Future[Any], tuple[_Slot, _Cell]] = {}
-        outcomes: list[_Outcome] = []
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
+        """`function` of every cell, in the order in which they end; it must not raise, and its result must be picklable."""
+        waiting, idle = deque(cells), [_Slot() for _ in range(min(self.workers, len(cells)))]
+        running: dict[Future[Any], tuple[_Slot, Any]] = {}
+        outcomes: list[Any] = []
         deaths: Counter[int] = Counter()
         try:
             while waiting or running:
@@ -101,7 +77,7 @@ class _Slot:
         self._pool: Any = None
         self._process: Future[int] | None = None
 
-    def submit(self, function: Callable[[_Cell], _Outcome], cell: _Cell) -> Future[Any]:
+    def submit(self, function: Callable[[Any], Any], cell: Any) -> Future[Any]:
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self._pool is None:
@@ -112,17 +88,17 @@ class _Slot:
     @property
     def process(self) -> int | None:
         """The process's id, once it is up."""
-        started = self._process is not None and self._process.done() and self._process.exception() is None
-        return self._process.result() if started and self._process is not None else None
+        up = self._process
+        return up.result() if up is not None and up.done() and up.exception() is None else None
 
     def died(self, future: Future[Any]) -> bool:
         """Whether the process is gone; a new one is then made for the next cell."""
         from joblib.externals.loky import BrokenProcessPool
 
-        if not isinstance(future.exception(), BrokenProcessPool):
-            return False
-        self.close()
-        return True
+        gone = isinstance(future.exception(), BrokenProcessPool)
+        if gone:
+            self.close()
+        return gone
 
     def close(self) -> None:
         if self._pool is not None:
@@ -131,21 +107,22 @@ class _Slot:
 
 
 def _begin() -> None:
-    """What a process does first: it leaves the terminal's group, and watches over the sweep that started it.
+    """What a process does first.
 
-    Ctrl-C reaches every process of the terminal's group; the sweep passes it on instead, once. And a process whose
-    sweep was killed must not train on: the next sweep would run the same cell beside it.
+    It leaves the terminal's group: Ctrl-C reaches every process of that, and the sweep passes it on instead, once. And it ends
+    with the sweep that started it: the next sweep would run the same cell beside it.
     """
     signal.signal(signal.SIGINT, _Stoppable.stop)
     if hasattr(os, "setsid"):
         os.setsid()
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    sweep = os.getppid()
 
+    def leave_with_it() -> None:
+        while os.getppid() == sweep:
+            time.sleep(0.5)
+        os._exit(1)
 
-def _leave_with(sweep: int) -> None:
-    while os.getppid() == sweep:
-        time.sleep(0.5)
-    os._exit(1)
+    threading.Thread(target=leave_with_it, daemon=True).start()
 
 
 class _Stoppable:
@@ -175,11 +152,8 @@ class _Stoppable:
 
 def _stop(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
     """Pass Ctrl-C on to every process, as soon as it is up, and wait for their checkpoints."""
-    print(
-        f"stopping: {len(running)} running cells write a checkpoint (at most {GRACE:.0f} s)",
-        file=sys.stderr,
-        flush=True,
-    )
+    words = f"stopping: {len(running)} running cells write a checkpoint (at most {GRACE:.0f} s)"
+    print(words, file=sys.stderr, flush=True)
     told: set[int] = set()
     deadline = time.monotonic() + GRACE
     while time.monotonic() < deadline and not all(future.done() for future in running):

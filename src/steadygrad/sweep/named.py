@@ -1,211 +1,192 @@
 """The grids that have a name, and how large each budget makes them.
 
 fig7       temporal order, a model for each length, SGD, SGD-C and SGD-CR          (Pascanu et al. 2013, Fig. 7)
-tasks      every task as the paper does it: one model for 50 to 200 steps (memorization: one for each of four
+tasks      every task as the paper does it, SGD-CR: one model for 50 to 200 steps (memorization: one for each of four
            lengths), the settings `paper` and `steady`, tested at 250, 300 and 400 steps
 ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), and without both (sgd)
-longest    how long a sequence `steady` can learn, tested at twice that length
+longest    how long a sequence `steady` can learn: 50 to L steps, tested at L and 2 L (memorization: L alone)
 table1     music: Piano-midi.de, Nottingham, MuseData by SGD, SGD-C and SGD-CR     (Table 1)
 table2     Penn Treebank characters, the next and the fifth ahead, likewise        (Table 2)
 smoke      a few seconds, to see that all is well
+
+demo       two to three minutes on two cores: the effect, at lengths 10, 20 and 50
+minutes    about ten: the effect at all lengths; of the tables `steady` alone and few epochs
+hours      a night: enough seeds to believe it; of the tables one seed of both settings, `paper` with few epochs
+full       weeks, the paper's protocol: 50 seeds, up to 5·10⁶ updates; of the tables three seeds of all
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from steadygrad.checks import one_of, whole
-from steadygrad.sweep.budget import FIG7, LONGEST, TABLE1, TABLE2, TASKS, Budget, DataBudget
+from steadygrad.experiments.config import TASKS as ALL_TASKS
 from steadygrad.sweep.grid import Grid
 
-BEYOND = (250, 300, 400)
-"""Lengths at which a model trained on 50 to 200 steps is tested."""
-
-RANGE = (50, 200)
-"""The lengths of the paper's single models."""
-
-
-def fig7(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """Fig. 7: a model for each length, by SGD, SGD-C and SGD-CR.
-
-    Args:
-        budget: 'demo', 'minutes', 'hours' or 'full'.
-        seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `preset`, or fields of `Config`, such as `max_updates`.
-
-    >>> len(fig7("hours").cells)
-    90
-    """
-    size = _budget(FIG7, budget)
-    preset = overrides.pop("preset", size.presets[0])
-    settings = {**size.settings, "after_success": "stop", **overrides}
-    lengths = [(length, length) for length in size.lengths]
-    return Grid.product("fig7", lengths=lengths, presets=[preset], seeds=_seeds(seeds, size.seeds), **settings)
+PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")  # recall is not the paper's
+RANGE, BEYOND = (50, 200), (250, 300, 400)
+"""The lengths of the paper's single models, and those at which they are tested."""
+Settings = Mapping[str, Any]
+Seeds = int | Sequence[int] | None
 
 
-def tasks(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """Every task as the paper trains it, with SGD-CR: its own settings, and `steady`.
+@dataclass(frozen=True)
+class Budget:
+    """The size of a grid."""
 
-    Args:
-        budget: 'minutes', 'hours' or 'full'.
-        seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `presets`, or fields of `Config`.
-    """
-    size = _budget(TASKS, budget)
-    presets = overrides.pop("presets", size.presets)
-    return _by_task("tasks", size, presets, ("sgd-cr",), seeds, overrides)
-
-
-def ablation(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """`steady` without Ω, without clipping, and without both: is it Ω, or the recipe around it?
-
-    Args:
-        budget, seeds, **overrides: as for `tasks`.
-    """
-    size = _budget(TASKS, budget)
-    return _by_task("ablation", size, ("steady",), size.ablations, seeds, overrides)
+    seeds: int  # 1 … seeds
+    settings: Settings = field(default_factory=dict)  # fields of `Config` in place of the preset's
+    presets: Sequence[str] = ("steady",)
+    lengths: Sequence[int] = ()  # of Fig. 7, of memorization (a model for each), the longest of each model of `LONGEST`
+    tasks: Sequence[str] = PAPERS_TASKS
+    ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")  # beside SGD-CR under `steady`
+    permutation_seeds: int = 0  # of random permutation, which the paper solved in 1 trial of 8, if more than `seeds`
+    of: Mapping[str, Settings] = field(default_factory=dict)  # settings of 'paper' alone, or of the 'ablation'
+    fewer: Mapping[str, int] = field(default_factory=dict)  # seeds of either: what solves nothing runs longest
+    epochs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # of data sets, by preset and problem
 
 
-def longest(budget: str = "hours", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """How long a sequence `steady` can learn: 50 to L steps, for growing L, tested at L and 2 L (memorization: L alone).
-
-    Args:
-        budget, seeds, **overrides: as for `tasks`.
-    """
-    grids = []
-    for size in _budget(LONGEST, budget):
-        for task, length in itertools.product(size.tasks, size.lengths):
-            memorizes = _memorizes(task)
-            grids.append(
-                Grid.product(
-                    "longest",
-                    problems=[task],
-                    lengths=[(length if memorizes else RANGE[0], length)],
-                    algorithms=["sgd-cr"],
-                    presets=size.presets,
-                    seeds=_seeds(seeds, size.seeds),
-                    test_lengths=(length,) if memorizes else (length, 2 * length),
-                    **{**size.settings, **overrides},
-                )
-            )
-    return _joined("longest", grids)
-
-
-def table1(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """Table 1: polyphonic music by SGD, SGD-C and SGD-CR, with the paper's settings and with `steady`.
-
-    Args:
-        budget: 'minutes', 'hours' or 'full'.
-        seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `presets`, or fields of `Config`, such as `epochs`.
-    """
-    return _of_data("table1", _budget(TABLE1, budget), ("piano-midi", "nottingham", "musedata"), None, seeds, overrides)
-
-
-def table2(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """Table 2: the characters of the Penn Treebank, the next and the fifth ahead, by SGD, SGD-C and SGD-CR.
-
-    Args:
-        budget, seeds, **overrides: as for `table1`.
-    """
-    return _of_data("table2", _budget(TABLE2, budget), ("ptb",), (1, 5), seeds, overrides)
-
-
-def smoke(budget: str = "minutes", *, seeds: int | Sequence[int] | None = None, **overrides: Any) -> Grid:
-    """Tiny runs of a second each: length 10, where every algorithm succeeds.
-
-    Args:
-        budget: has no smaller or larger form: 'minutes'.
-        seeds, **overrides: as for `tasks`.
-    """
-    one_of("budget of smoke", budget, ("minutes",))
-    settings = {"max_updates": 1500, "check_every": 500, "after_success": "stop", **overrides}
-    common = {"lengths": [(10, 10)], "presets": ["steady"], "test_lengths": (11,)}
-    return Grid.product("smoke", **common, seeds=_seeds(seeds, 2), **settings)
-
-
-GRIDS: dict[str, Callable[..., Grid]] = {
-    "fig7": fig7,
-    "tasks": tasks,
-    "ablation": ablation,
-    "longest": longest,
-    "table1": table1,
-    "table2": table2,
-    "smoke": smoke,
+BOTH = ("paper", "steady")
+EVERY_LENGTH, MEMORIZATION = (10, 20, 50, 100, 150, 200), (50, 100, 150, 200)
+FIG7: dict[str, Budget] = {
+    "demo": Budget(3, {"max_updates": 16_000}, ("fig7",), lengths=(10, 20, 50)),
+    "minutes": Budget(3, {"max_updates": 40_000}, ("fig7",), lengths=EVERY_LENGTH),
+    "hours": Budget(5, {"max_updates": 150_000}, ("fig7",), lengths=EVERY_LENGTH),
+    "full": Budget(50, {"max_updates": 5_000_000}, ("paper",), lengths=EVERY_LENGTH),
+}
+# As many updates as `steady` has for its slowest task.
+SHORTER: dict[str, Settings] = {"paper": {"max_updates": 30_000}, "ablation": {"max_updates": 30_000}}
+FEW_TASKS, FEWER = ("temporal-order", "addition", "memorization-5bit"), {"paper": 1, "ablation": 3}
+WITHOUT_ONE = ("sgd-c", "sgd-r")
+TASKS: dict[str, Budget] = {
+    "minutes": Budget(1, lengths=(50,), tasks=FEW_TASKS, ablations=("sgd-c",), of=SHORTER),
+    "hours": Budget(5, {}, BOTH, MEMORIZATION, ablations=WITHOUT_ONE, permutation_seeds=8, of=SHORTER, fewer=FEWER),
+    "full": Budget(50, {"max_updates": 5_000_000}, BOTH, MEMORIZATION),
 }
 
+FINE: Settings = {
+    "init": "hold",
+    "lr_schedule": "1/length^1.5",
+    "threshold": 0.01,
+    "success": 0.0002,
+    "after_success": "stop",
+    "max_updates": 60_000,
+}
+"""What the longest lengths need beside `steady`. A change of W_rec acts once in every step, so the steps must be fine; and once
+the loss is near 0 and Adam used to small gradients, a rare large one must be clipped. A test draws from all lengths, and what
+is not held for long enough is wrong at the longest alone: 1 % there are some 0.02 % of all."""
+REACH: Settings = {**FINE, "success": 0.01}  # as far as the paper's own success reaches: 1 % wrong over all lengths
+EXACT: Settings = {**FINE, "lr_schedule": "1/length", "alpha": 0.1}
+"""What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further stops before them.
+The longest err only some four times as often as all: 0.1 to 0.25 % will do."""
+ORDER = ("temporal-order",)
+LONGEST: dict[str, Sequence[Budget]] = {
+    "minutes": [Budget(1, FINE, lengths=(500,), tasks=ORDER)],
+    "hours": [
+        Budget(3, FINE, lengths=(1000, 2000), tasks=ORDER),
+        Budget(3, REACH, lengths=(5000,), tasks=ORDER),
+        Budget(3, FINE, lengths=(1000,), tasks=("temporal-order-3bit", "random-permutation")),
+        Budget(3, {**EXACT, "success": 0.001}, lengths=(1000,), tasks=("addition",)),
+        Budget(3, {**EXACT, "success": 0.0025}, lengths=(500,), tasks=("multiplication",)),
+        Budget(3, {}, lengths=(1000,), tasks=("memorization-5bit", "memorization-20bit")),
+    ],
+}
+MUSIC = ("piano-midi", "nottingham", "musedata")
+TABLE1: dict[str, Budget] = {
+    "minutes": Budget(1, epochs={"steady": dict(zip(MUSIC, (40, 30, 18), strict=True))}),
+    "hours": Budget(1, presets=BOTH, epochs={"paper": dict(zip(MUSIC, (50, 25, 15), strict=True))}),
+    "full": Budget(3, presets=BOTH, epochs={"paper": dict.fromkeys(MUSIC, 500)}),
+}
+TABLE2: dict[str, Budget] = {
+    "minutes": Budget(1, epochs={"steady": {"ptb": 1}}),
+    "hours": Budget(1, presets=BOTH, epochs={"paper": {"ptb": 1}}),
+    "full": Budget(3, presets=BOTH),
+}
+SMOKE = {"minutes": Budget(2, {"max_updates": 1500, "check_every": 500, "after_success": "stop"}, lengths=(10,))}
 
-def get(name: str, budget: str | None = None, **options: Any) -> Grid:
+
+def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **overrides: Any) -> Grid:
     """The grid called `name`.
 
+    Args:
+        name: of `GRIDS`.
+        budget: 'demo' (fig7), 'minutes', 'hours' or 'full'; by default 'minutes', of longest 'hours'.
+        seeds: how many (1 … seeds) or which, in place of the budget's.
+        **overrides: `presets` (fig7: `preset`), or fields of `Config`, such as `max_updates`.
+
+    >>> len(get("fig7", "hours").cells)
+    90
     >>> get("smok")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: grid must be one of 'fig7', 'tasks', ... 'smoke', not 'smok' (did you mean 'smoke'?)
     """
-    grid = GRIDS[one_of("grid", name, GRIDS)]
-    return grid(**options) if budget is None else grid(budget, **options)
+    make, budgets = GRIDS[one_of("grid", name, GRIDS)]
+    usual = "hours" if name == "longest" else "minutes"
+    size = budgets[one_of("budget of smoke" if name == "smoke" else "budget", budget or usual, budgets)]
+    return make(name, size, seeds, overrides)
 
 
-def _by_task(
-    name: str,
-    size: Budget,
-    presets: Sequence[str],
-    algorithms: Sequence[str],
-    seeds: int | Sequence[int] | None,
-    overrides: dict[str, Any],
-) -> Grid:
+def _by_length(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
+    more: dict[str, Any] = {"presets": [overrides.pop("preset", size.presets[0])]}
+    more |= {"test_lengths": (11,)} if name == "smoke" else {}
+    lengths, usual = [(length, length) for length in size.lengths], {**size.settings, "after_success": "stop"}
+    return Grid.product(name, lengths=lengths, seeds=_seeds(seeds, size.seeds), usual=usual, **more, **overrides)
+
+
+def _by_task(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
+    ablation = name == "ablation"
+    presets = ("steady",) if ablation else overrides.pop("presets", size.presets)
     grids = []
     for task, preset in itertools.product(size.tasks, presets):
-        memorizes = _memorizes(task)
-        lengths = [(length, length) for length in size.lengths] if memorizes else [RANGE]
-        number = size.permutation_seeds if task == "random-permutation" else size.seeds
-        part = "ablation" if name == "ablation" else preset
-        number = min(number, size.fewer.get(part, number))
-        settings = {**size.settings, **size.of.get(part, {})}
-        grids.append(
-            Grid.product(
-                name,
-                problems=[task],
-                lengths=lengths,
-                algorithms=algorithms,
-                presets=[preset],
-                seeds=_seeds(seeds, number),
-                test_lengths=() if memorizes else BEYOND,
-                **{**settings, **overrides},
-            )
-        )
+        part = "ablation" if ablation else preset
+        number = max(size.permutation_seeds, size.seeds) if task == "random-permutation" else size.seeds
+        axes: dict[str, Any] = {"algorithms": size.ablations if ablation else ("sgd-cr",), "presets": [preset]}
+        axes["seeds"] = _seeds(seeds, min(number, size.fewer.get(part, number)))
+        if task.startswith("memorization"):  # a model for each length, and none for lengths beyond it
+            axes["lengths"] = [(length, length) for length in size.lengths]
+        else:
+            axes |= {"lengths": [RANGE], "test_lengths": BEYOND}
+        usual = {**size.settings, **size.of.get(part, {})}
+        grids.append(Grid.product(name, problems=[task], usual=usual, **axes, **overrides))
     return _joined(name, grids)
 
 
-def _memorizes(task: str) -> bool:
-    """Whether the task has a model for each length, and none for lengths beyond it."""
-    return task.startswith("memorization")
+def _longest(name: str, sizes: Sequence[Budget], seeds: Seeds, overrides: dict[str, Any]) -> Grid:
+    grids = []
+    for size in sizes:
+        axes = {"algorithms": ["sgd-cr"], "presets": size.presets, "seeds": _seeds(seeds, size.seeds)}
+        for task, length in itertools.product(size.tasks, size.lengths):
+            low, tests = (length, (length,)) if task.startswith("memorization") else (RANGE[0], (length, 2 * length))
+            own = {"problems": [task], "lengths": [(low, length)], "test_lengths": tests}
+            grids.append(Grid.product(name, **axes, **own, usual=size.settings, **overrides))
+    return _joined(name, grids)
 
 
-def _of_data(
-    name: str,
-    size: DataBudget,
-    problems: Sequence[str],
-    aheads: Sequence[int] | None,
-    seeds: int | Sequence[int] | None,
-    overrides: dict[str, Any],
-) -> Grid:
+def _of_data(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
     presets = overrides.pop("presets", size.presets)
-    grids = [
-        Grid.product(
-            name,
-            problems=[source],
-            aheads=aheads,
-            presets=[preset],
-            seeds=_seeds(seeds, size.seeds),
-            **{**size.settings(preset, source), **overrides},
-        )
-        for preset in presets
-        for source in problems
-    ]
+    problems, aheads = (MUSIC, None) if name == "table1" else (("ptb",), (1, 5))
+    grids = []
+    for preset, problem in itertools.product(presets, problems):
+        epochs = size.epochs.get(preset, {}).get(problem)
+        axes = {"problems": [problem], "presets": [preset], "seeds": _seeds(seeds, size.seeds)}
+        usual = {} if epochs is None else {"epochs": epochs}
+        grids.append(Grid.product(name, **axes, aheads=aheads, usual=usual, **overrides))
     return _joined(name, grids)
+
+
+# By name: what makes the grid, and its budgets.
+GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
+    "fig7": (_by_length, FIG7),
+    "tasks": (_by_task, TASKS),
+    "ablation": (_by_task, TASKS),
+    "longest": (_longest, LONGEST),
+    "table1": (_of_data, TABLE1),
+    "table2": (_of_data, TABLE2),
+    "smoke": (_by_length, SMOKE),
+}
 
 
 def _joined(name: str, grids: Sequence[Grid]) -> Grid:
@@ -214,11 +195,7 @@ def _joined(name: str, grids: Sequence[Grid]) -> Grid:
     return Grid(name, tuple(sorted(cells, key=lambda cell: cell.config.seed)))
 
 
-def _seeds(asked: int | Sequence[int] | None, usual: int) -> Sequence[int]:
+def _seeds(asked: Seeds, usual: int) -> Sequence[int]:
     if isinstance(asked, Sequence):
         return asked
     return range(1, (usual if asked is None else whole("seeds", asked)) + 1)
-
-
-def _budget(table: dict[str, Any], name: str) -> Any:
-    return table[one_of("budget", name, table)]

@@ -1,42 +1,129 @@
-"""How far a sweep is: cells done, running and left, and the time left, read from its folder once a second.
+"""How far a sweep is and how long it takes: an estimate before it begins, and the time left while it runs.
 
-The folder is what all engines share, near or far, and what is left of a sweep after any accident; so it is the one
-thing to watch. The time left is the mean time of finished cells like the ones that are left (same problem, length and
-algorithm), divided by the workers; where there are none yet, finished cells of any sort, scaled by the work in them
-(updates × steps, or epochs × tokens).
+    seconds of a cell ≤ limit · seconds of one unit of it         (updates of a drawn problem, epochs of a data set)
+    seconds of an update = s + c / check_every                    s: of the update itself, c: of a test on check_sequences
+
+Before it begins, they are measured on a few updates of each distinct shape, a drawn problem's at the cell's full lengths: a
+curriculum, and success, make it shorter. Finished cells of the same shape are a better measure, and are taken instead.
+
+While it runs, the folder is read once a second: it is what all engines share. The time left is the mean time of finished
+cells like those that are left, divided by the workers; where there are none yet, of any finished cells, scaled by the work in
+them (updates × steps, or epochs × bytes of data).
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from types import TracebackType
 from typing import Any, TextIO
 
 from steadygrad.checks import one_of
-from steadygrad.experiments import Result
-from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
-from steadygrad.sweep.cell import duration as duration
-from steadygrad.sweep.estimate import work
-from steadygrad.sweep.grid import Cell
+from steadygrad.experiments import Config, Result
+from steadygrad.experiments.config import DRAWN
+from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, duration, finished, read
+from steadygrad.sweep.grid import Cell, Grid
 
+UPDATES = {"drawn": 50, "data": 10}  # that a measurement takes, after a few to warm up
+SHAPE = (
+    *("problem", "algorithm", "length", "batch", "steps", "network", "hidden", "nonlinearity", "optimizer"),
+    *("backend", "dtype", "threads"),
+)
+"""The settings on which the time of an update depends."""
 STYLES = ("auto", "plain", "none")
 INTERVAL = 1.0
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of each cell that is left, by id, and of the sweep as a whole; all at most, if nothing is solved early."""
+
+    cells: dict[str, float]
+    workers: int
+
+    @property
+    def seconds(self) -> float:
+        """Of the sweep: no less than its longest cell."""
+        return max([sum(self.cells.values()) / self.workers, *self.cells.values()], default=0.0)
+
+
+def estimate(grid: Grid, directory: Path, workers: int) -> Estimate:
+    """How long the cells of `grid` that are not finished in `directory`, which may not exist yet, take with `workers`."""
+    known: dict[tuple[Any, ...], float] = {}
+    for cell in grid.cells:
+        result = Result.read(Path(directory) / cell.id)
+        if result is not None and cell.config.form == DRAWN and result.total_updates > UPDATES["drawn"]:
+            known[_shape(cell.config)] = result.total_seconds / result.total_updates
+        elif result is not None and result.epochs:
+            known[_shape(cell.config)] = result.total_seconds / result.epochs
+    seconds: dict[str, float] = {}
+    for cell in grid.cells:
+        if finished(cell, Path(directory) / cell.id) is None:
+            config, shape = cell.config, _shape(cell.config)
+            if shape not in known:
+                known[shape] = (measured_update if config.form == DRAWN else measured_epoch)(config)
+            seconds[cell.id] = known[shape] * getattr(config, config.limit)
+    return Estimate(seconds, workers)
+
+
+def measured_update(config: Config, updates: int = UPDATES["drawn"]) -> float:
+    """Seconds of one update at the config's full lengths, and its share of a test."""
+    from steadygrad.experiments.evaluation import score
+    from steadygrad.experiments.learner import Learner
+    from steadygrad.experiments.network import stream
+
+    learner = Learner(config)
+    learner.feed.lengths.now = config.length
+    for _ in range(5):
+        learner.update()
+    start = time.perf_counter()
+    for _ in range(updates):
+        learner.update()
+    one = (time.perf_counter() - start) / updates
+    few = min(config.check_sequences, 200)
+    start = time.perf_counter()
+    score(learner.network, config.length, few, stream(config.seed, "estimate"))
+    test = (time.perf_counter() - start) * config.check_sequences / few
+    return one + test / config.check_every
+
+
+def measured_epoch(config: Config, updates: int = UPDATES["data"]) -> float:
+    """Seconds of an epoch, validation included, from a few updates and one chunk of validation."""
+    from steadygrad.experiments.learner import Learner
+
+    learner = Learner(config)
+    feed, problem = learner.feed, learner.problem
+    learner.update()
+    before = feed.tokens
+    start = time.perf_counter()
+    for _ in range(updates):
+        if feed.at_end_of_epoch:
+            learner.next_epoch()
+        learner.update()
+    learned = (time.perf_counter() - start) / (feed.tokens - before)
+    chunk = next(problem.whole("valid"))
+    start = time.perf_counter()
+    predictions = learner.network.read(chunk).predictions
+    tested = (time.perf_counter() - start) / predictions
+    return learned * problem.predictions("train") + tested * problem.predictions("valid")
+
+
+def _shape(config: Config) -> tuple[Any, ...]:
+    names = SHAPE if config.form == DRAWN else [name for name in SHAPE if name != "algorithm"]
+    return tuple(getattr(config, name) for name in names)
+
+
 class Watch:
-    """Shows a sweep's progress while the block runs.
+    """Shows a sweep's progress while the block runs, on standard error if no `stream` is given.
 
     Args:
-        cells: those to be run.
-        directory: the sweep's folder.
-        done: how many cells were finished before.
+        cells, directory, done: those to be run, the sweep's folder, and how many cells were finished before.
         workers: how many run at once, for the time left; None where only the engine knows.
         style: 'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
-        stream: where to; standard error by default.
     """
 
     def __init__(
@@ -50,9 +137,7 @@ class Watch:
     ) -> None:
         self.style = one_of("progress", style, STYLES)
         self.left = {cell.id: cell for cell in cells}
-        self.outcomes: dict[str, Outcome] = {}
-        self.directory, self.before, self.workers = directory, done, workers
-        self.total = done + len(cells)
+        self.directory, self.workers, self.total = directory, workers, done + len(cells)
         self.stream = stream or sys.stderr
         self._seconds: list[tuple[Cell, float]] = []
         self._stop = threading.Event()
@@ -66,14 +151,11 @@ class Watch:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.style == "none":
-            return
-        self._stop.set()
-        self._thread.join()
-        self.poll()
+    def __exit__(self, *_: object) -> None:
+        if self.style != "none":
+            self._stop.set()
+            self._thread.join()
+            self.poll()
         if self._bar is not None:
             self._bar.stop()
 
@@ -87,24 +169,25 @@ class Watch:
         """Seconds, as far as one can tell from what is finished; None before anything is."""
         if not self._seconds:
             return None
-        rate = sum(seconds for _, seconds in self._seconds) / sum(_work(cell) for cell, _ in self._seconds)
+        rate = sum(seconds for _, seconds in self._seconds) / sum(_work(cell.config) for cell, _ in self._seconds)
         expected = 0.0
         for cell in self.left.values():
             alike = [seconds for other, seconds in self._seconds if _kind(other) == _kind(cell)]
-            expected += mean(alike) if alike else rate * _work(cell)
+            expected += mean(alike) if alike else rate * _work(cell.config)
         return expected / max(1, min(self.workers or max(self.running, 1), len(self.left)))
 
     def poll(self) -> None:
         """Takes in what has changed in the folder, and shows it."""
         for cell in list(self.left.values()):
-            outcome = _ended(cell, self.directory / cell.id)
+            folder = self.directory / cell.id
+            outcome = finished(cell, folder)
+            if outcome is None and (failure := read(folder / FAILURE)) is not None:
+                outcome = Outcome(cell.id, "failed", failure["reason"])
             if outcome is None:
                 continue
             del self.left[cell.id]
-            self.outcomes[cell.id] = outcome
-            if outcome.status == "finished":
-                result = Result.read(self.directory / cell.id)
-                self._seconds += [] if result is None else [(cell, result.total_seconds)]
+            result = Result.read(folder) if outcome.status == "finished" else None
+            self._seconds += [] if result is None else [(cell, result.total_seconds)]
             self._say(f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}{self._rest()}")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.total - len(self.left), rest=self._rest())
@@ -116,8 +199,7 @@ class Watch:
     def _rest(self) -> str:
         if not self.left:
             return ""
-        left = self.time_left
-        running = self.running
+        left, running = self.time_left, self.running
         words = [f"{running} running", f"{len(self.left) - running} waiting"]
         return " · ".join(["", *words, *([] if left is None else [f"about {duration(left)} left"])])
 
@@ -139,19 +221,19 @@ def _bar(stream: TextIO, total: int) -> Any:
     return bar
 
 
-def _ended(cell: Cell, folder: Path) -> Outcome | None:
-    outcome = finished(cell, folder)
-    # Until its start is taken back, the worker may still be writing.
-    if outcome is not None:
-        return outcome
-    failure = read(folder / FAILURE)
-    return None if failure is None else Outcome(cell.id, "failed", failure["reason"])
-
-
 def _kind(cell: Cell) -> tuple[Any, ...]:
     config = cell.config
     return config.problem, config.length, config.ahead, config.algorithm, cell.preset
 
 
-def _work(cell: Cell) -> float:
-    return work(cell.config)
+def _work(config: Config) -> float:
+    """How much there is to do at most, to compare runs that are not alike."""
+    if config.form == DRAWN:
+        return config.max_updates * sum(config.length)
+    from steadygrad.data.sources import SOURCES
+
+    if config.problem in SOURCES:
+        return config.epochs * SOURCES[config.problem][0].size
+    path = Path(config.path or "")
+    found = path.rglob("*") if path.is_dir() else [path]
+    return config.epochs * sum(file.stat().st_size for file in found if file.is_file())

@@ -1,4 +1,4 @@
-"""Where a number comes from: the version and commit of the code, the machine, the day."""
+"""Where a number comes from: the commit of the code, the machine, the day."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from typing import Any
 
 
 def commit(folder: Path | None = None) -> str | None:
-    """The short commit of the code in `folder`, with "+" where something there was changed since.
+    """The short commit of the code in `folder` (by default this package's), with "+" where something was changed since.
 
-    Args:
-        folder: by default this package's.
-
-    Returns:
-        such as "e84bd03" or "e84bd03+"; None without Git, or where Git tracks nothing in the folder: a package
-        installed inside somebody else's repository must not borrow its commit.
+    None without Git, or where Git tracks nothing in the folder: a package installed inside somebody else's repository must
+    not borrow its commit.
     """
     folder = Path(__file__).resolve().parents[1] if folder is None else folder
     if not _git(folder, "ls-files", "--", "."):
@@ -28,13 +24,15 @@ def commit(folder: Path | None = None) -> str | None:
     return f"{short}+" if short and _git(folder, "status", "--porcelain", "--", ".") else short
 
 
+@cache
 def machine() -> dict[str, Any]:
-    """The machine's processor and how many threads it has.
-
-    >>> sorted(machine())
-    ['cpu', 'threads']
-    """
-    return {"cpu": _processor(), "threads": os.cpu_count()}
+    """The machine's processor and how many threads it has."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {"cpu": next(names, platform.processor() or platform.machine()), "threads": os.cpu_count()}
 
 
 def today() -> str:
@@ -43,20 +41,9 @@ def today() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-@cache
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())

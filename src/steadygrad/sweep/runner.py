@@ -1,4 +1,4 @@
-"""From a grid to its records: what is finished is left alone, the rest is run, and a failure is a record too.
+"""From a grid to its outcomes: what is finished is left alone, the rest is run, and a failure is an outcome too.
 
 DIR/sweep.json    the grid's name, the command, and the ids of all its cells
 DIR/CELL/         one folder for each (`steadygrad.sweep.cell`)
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from steadygrad import __version__
 from steadygrad.experiments import files
@@ -18,14 +18,8 @@ from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.sweep.local import Local
 from steadygrad.sweep.progress import Watch
 
-_Cell = TypeVar("_Cell")
-_Outcome = TypeVar("_Outcome")
-
-
-LOCK, WAIT = ".sweep.lock", 10.0
-"""The lock on sweep.json, and how many seconds to wait for it."""
-PREPARING = (LOCK, f".{SWEEP}.tmp")
-"""What a folder may hold while another sweep is being prepared there."""
+LOCK, WAIT = ".sweep.lock", 10.0  # the lock on sweep.json, and how many seconds to wait for it
+PREPARING = (LOCK, f".{SWEEP}.tmp")  # what a folder may hold while another sweep is being prepared there
 
 
 class Engine(Protocol):
@@ -33,7 +27,7 @@ class Engine(Protocol):
 
     name: str
 
-    def run(self, function: Callable[[_Cell], _Outcome], cells: Sequence[_Cell]) -> list[_Outcome]:
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in any order."""
         ...
 
@@ -50,20 +44,16 @@ def run(
 ) -> list[Outcome]:
     """Runs every cell of a grid that is not finished yet.
 
-    Cells go on from their own checkpoints, so a sweep may be killed and started again as often as one likes. A cell
-    that failed before is tried again; one that gave up at its limit (`max_updates`, or `epochs` of music and text)
-    goes on if the grid's is now higher.
+    Cells go on from their own checkpoints, so a sweep may be killed and started again. A cell that failed before is tried
+    again; one that gave up at its limit (`max_updates`, or `epochs` of music and text) goes on if the grid's is now higher.
 
     Args:
-        grid: the cells.
+        grid: the cells; what became of each is returned in its order.
         directory: one folder for each cell is made in it; new, empty, or of an earlier sweep.
         engine: `Local()` by default, one model per core.
         command: what the user typed, for the records.
         progress: 'auto', 'plain' or 'none'.
         train, evaluate: in place of `experiments.run` and `experiments.evaluate`.
-
-    Returns:
-        what became of each cell, in the grid's order.
     """
     directory = Path(directory).resolve()
     _prepare(grid, directory, command)
@@ -92,13 +82,9 @@ def _prepare(grid: Grid, directory: Path, command: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     # two sweeps begun in one folder at the same moment must not lose each other's cells
     with files.locked(directory / LOCK, f"{directory} is in use: another sweep is being prepared there", WAIT):
-        _add_cells(grid, directory, command)
-
-
-def _add_cells(grid: Grid, directory: Path, command: str) -> None:
-    known = (read(directory / SWEEP) or {"cells": []})["cells"]
-    cells = list(dict.fromkeys([*known, *(cell.id for cell in grid.cells)]))
-    write(directory / SWEEP, {"grid": grid.name, "command": command, "version": __version__, "cells": cells})
+        known = (read(directory / SWEEP) or {"cells": []})["cells"]
+        cells = list(dict.fromkeys([*known, *(cell.id for cell in grid.cells)]))
+        write(directory / SWEEP, {"grid": grid.name, "command": command, "version": __version__, "cells": cells})
 
 
 def check(grid: Grid, directory: Path) -> None:
@@ -106,22 +92,17 @@ def check(grid: Grid, directory: Path) -> None:
     directory = Path(directory)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"the sweep's folder must be a folder, and {directory} is a file")
-    if (
-        directory.is_dir()
-        and any(path.name not in PREPARING for path in directory.iterdir())
-        and not (directory / SWEEP).is_file()
-    ):
-        raise ValueError(
-            f"the sweep's folder must be new, empty, or of an earlier sweep, and {directory} holds other files"
-        )
+    others = directory.is_dir() and any(path.name not in PREPARING for path in directory.iterdir())
+    if others and not (directory / SWEEP).is_file():
+        allowed = "the sweep's folder must be new, empty, or of an earlier sweep"
+        raise ValueError(f"{allowed}, and {directory} holds other files")
     for cell in grid.cells:
-        if not (directory / cell.id / files.CONFIG).is_file():
+        folder = directory / cell.id
+        if not (folder / files.CONFIG).is_file():
             continue
-        there, limit = files.read_config(directory / cell.id), cell.config.limit
+        there, limit = files.read_config(folder), cell.config.limit
         if can_grow(there, cell.config):
             there = there.changed(**{limit: getattr(cell.config, limit)})
-        other = there.differences(cell.config)
-        if other:
-            raise ValueError(
-                f"{directory / cell.id} holds another run (there {'; '.join(other)}): choose another folder for this sweep"
-            )
+        if other := there.differences(cell.config):
+            why = f"{folder} holds another run (there {'; '.join(other)})"
+            raise ValueError(f"{why}: choose another folder for this sweep")
