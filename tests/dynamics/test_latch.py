@@ -23,7 +23,19 @@ LATCHES = [
 
 
 def driven(unit: Latch, inputs: Any, x0: float) -> np.ndarray:
-    return InputDriven(unit.unit(), inputs, unit.w_in).run(x0)
+    """x_0 … x_T by a loop of its own."""
+    sigma = math.tanh if unit.nonlinearity == "tanh" else lambda x: 1.0 / (1.0 + math.exp(-x))
+    states = [x0]
+    for u in inputs:
+        states.append(unit.w * sigma(states[-1]) + unit.b + unit.w_in * float(u))
+    return np.array(states)
+
+
+def test_the_loop_of_these_tests_is_the_input_driven_unit() -> None:
+    for unit in LATCHES:
+        inputs = np.random.default_rng(0).normal(size=50)
+        expected = InputDriven(unit.unit(), inputs, unit.w_in).run(0.1)
+        np.testing.assert_allclose(driven(unit, inputs, 0.1), expected, atol=1e-12)
 
 
 def test_input_weight_of_tanh_is_the_closed_form() -> None:

@@ -1,0 +1,4 @@
+"""The earlier solutions that Pascanu et al. 2013 discuss in section 3.1, each usable on its own."""
+
+from .echo_state import EchoState as EchoState
+from .series import nrmse as nrmse
