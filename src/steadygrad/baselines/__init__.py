@@ -3,3 +3,4 @@
 from . import penalty as penalty
 from .echo_state import EchoState as EchoState
 from .series import nrmse as nrmse
+from .teacher_forcing import TeacherForced as TeacherForced
