@@ -148,14 +148,14 @@ def test_what_is_kept_does_not_grow_with_sequences() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux alone")
 def test_memory_in_use_does_not_grow_with_the_length() -> None:
-    # Whole, the states of 40,000 steps of 2 sequences in 100 units are 64 MB, and their rows as much again; a piece is 2 MB.
+    # Whole, the states of 1,600 steps of 50 sequences in 100 units are 64 MB, and their rows as much again; a piece is 2 MB.
     code = """
 import resource, torch
 from steadygrad.baselines import EchoState, reservoir
 reservoir.IN_MEMORY = 2**18
 network = EchoState(100, ridge=1e-6)
-u = torch.rand(40_000, 2, 1, dtype=torch.float64)
-network.fit(u[:4_000], u[:4_000]).predict(u[:4_000])
+u = torch.rand(1_600, 50, 1, dtype=torch.float64)
+network.fit(u[:160], u[:160]).predict(u[:160])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 network.fit(u, u).predict(u)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)

@@ -10,10 +10,7 @@ share of what is kept, λ = 1 − a.
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,13 +20,12 @@ from torch import Tensor, nn
 from .. import checks
 from . import reservoir, series
 from . import ridge as regression
+from .estimator import Estimator
 
-NO_GRADIENTS = "EchoState has no gradients: its reservoir is frozen, and fit solves for its read-out in closed form"
 NOT_FITTED = "EchoState must be fitted first: call fit(inputs, targets) or partial_fit(inputs, targets)"
-STATE = ("weight_hh", "weight_ih", "bias", "leak_used", "sums", "read_out", "penalty")
 
 
-class EchoState(nn.Module):
+class EchoState(Estimator):
     """A frozen random reservoir with a linear read-out, in the style of scikit-learn: `fit`, `predict`, `score`.
 
     Args:
@@ -67,6 +63,10 @@ class EchoState(nn.Module):
         Jaeger 2001, "The echo state approach to analysing and training recurrent neural networks"; Jaeger, Lukoševičius,
         Popovici & Siewert 2007, "Optimization and applications of echo state networks with leaky-integrator neurons".
     """
+
+    NO_GRADIENTS = "EchoState has no gradients: its reservoir is frozen, and fit solves for its read-out in closed form"
+    TAKES_DTYPE = ("weight_hh", "weight_ih", "bias")
+    STAYS_DOUBLE = ("leak_used", "sums", "read_out", "penalty")
 
     weight_hh: Tensor | None
     weight_ih: Tensor | None
@@ -114,11 +114,7 @@ class EchoState(nn.Module):
         self.input_size = None if input_size is None else checks.whole("input_size", input_size)
         self.output_size = None if output_size is None else checks.whole("output_size", output_size)
         self.seed = checks.whole("seed", seed, low=0)
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
-        self.dtype = dtype
-        for name in STATE:
-            self.register_buffer(name, None)
+        self.make_room(dtype)
         self._sequences = 0
 
     # Fitting
@@ -219,17 +215,7 @@ class EchoState(nn.Module):
 
     def forward(self, inputs: Any, steps: slice | None = None) -> Tensor:
         """`predict`, for use as a module; a backward pass that comes to it is refused."""
-        outputs = torch.as_tensor(self.predict(inputs, steps))
-        if not torch.is_grad_enabled():
-            return outputs
-        refusing: Any = _NoGradient.apply(outputs, outputs.new_zeros((), requires_grad=True))
-        return refusing
-
-    def requires_grad_(self, requires_grad: bool = True) -> EchoState:
-        """Refused, unless with False."""
-        if requires_grad:
-            raise RuntimeError(NO_GRADIENTS)
-        return self
+        return self.without_gradient(torch.as_tensor(self.predict(inputs, steps)))
 
     @property
     def ridge_(self) -> float:
@@ -267,7 +253,7 @@ class EchoState(nn.Module):
     def _inputs(self, given: Any) -> tuple[Tensor, bool]:
         """The inputs as [T, B, I] or tokens [T, B], and whether they were one sequence alone; draws the reservoir."""
         if isinstance(given, Tensor) and given.requires_grad:
-            raise RuntimeError(NO_GRADIENTS)
+            raise RuntimeError(self.NO_GRADIENTS)
         size = self.input_size if self.weight_ih is None else self.weight_ih.shape[1]
         sequence, is_alone = series.read_inputs(given, size)
         if self.weight_hh is None:
@@ -291,6 +277,14 @@ class EchoState(nn.Module):
             inputs = nn.functional.one_hot(inputs, self._weights().weight_ih.shape[1])
         return torch.cat([piece.states, inputs.to(piece.states)], -1)
 
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Refuses a state of other units or another leak than this network's: it would predict something else."""
+        W, leak = state["weight_hh"], state["leak_used"]
+        if W is not None and len(W) != self.hidden_size:
+            raise ValueError(f"hidden_size must be {len(W)} to load this state, not {self.hidden_size}")
+        if leak is not None and leak.item() != self.leak:
+            raise ValueError(f"leak must be {leak.item()} to load this state, not {self.leak}")
+
     # Sums
 
     @property
@@ -313,75 +307,3 @@ class EchoState(nn.Module):
         if batch < self._folds <= steps:
             return (torch.arange(steps) * self._folds // steps).unsqueeze(1).expand(-1, batch)
         return ((torch.arange(batch) + self._sequences) % self._folds).expand(steps, -1)
-
-    # Settings and files
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as scikit-learn asks for them."""
-        return {name: getattr(self, name) for name in list(inspect.signature(type(self).__init__).parameters)[1:]}
-
-    def set_params(self, **settings: Any) -> EchoState:
-        """Change settings by name; the reservoir and what was fitted are forgotten."""
-        for name in settings:
-            checks.one_of("a setting of EchoState", name, self.get_params())
-        self.__init__(**{**self.get_params(), **settings})
-        return self
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write settings, reservoir, sums and read-out to one safetensors file (needs safetensors)."""
-        tensors = {name: tensor.contiguous() for name, tensor in self.solve().state_dict().items()}
-        settings = {**self.get_params(), "dtype": str(self.dtype).removeprefix("torch.")}
-        from safetensors.torch import save_file
-
-        save_file(tensors, path, {"EchoState": json.dumps(settings)})
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> EchoState:
-        """The network that `save` wrote; it can be used, and fitted to more."""
-        from safetensors import safe_open
-
-        with safe_open(path, "pt") as file:
-            header = (file.metadata() or {}).get("EchoState")
-            if header is None:
-                raise ValueError(f"path must be a file written by EchoState.save, and {path} is not")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-        settings = json.loads(header)
-        made = cls(**{**settings, "dtype": getattr(torch, settings["dtype"])})
-        made.load_state_dict(tensors)
-        return made
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any, **named: Any) -> None:
-        # What is not drawn yet is None, and torch takes no tensor for it: make room of the right shape first.
-        given = {name: state_dict.get(prefix + name) for name in STATE}
-        W, leak = given["weight_hh"], given["leak_used"]
-        if W is not None and len(W) != self.hidden_size:
-            raise ValueError(f"hidden_size must be {len(W)} to load this state, not {self.hidden_size}")
-        if leak is not None and leak.item() != self.leak:
-            raise ValueError(f"leak must be {leak.item()} to load this state, not {self.leak}")
-        for name, tensor in given.items():
-            setattr(self, name, None if tensor is None else torch.empty_like(tensor))
-        super()._load_from_state_dict(state_dict, prefix, *rest, **named)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> EchoState:
-        # `.to`, `.float` and the like: the reservoir takes the dtype, what was summed stays float64.
-        probe = fn(torch.empty(0, dtype=self.dtype))
-        if probe.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"dtype of an EchoState must be torch.float32 or torch.float64, not {probe.dtype}")
-        summed = {name: getattr(self, name) for name in STATE[3:]}
-        super()._apply(fn, recurse)
-        self.dtype = probe.dtype
-        for name, tensor in summed.items():
-            setattr(self, name, None if tensor is None else tensor.to(probe.device))
-        return self
-
-
-class _NoGradient(torch.autograd.Function):
-    """The identity, with a sentence in place of a derivative."""
-
-    @staticmethod
-    def forward(ctx: Any, outputs: Tensor, anchor: Tensor) -> Tensor:
-        return outputs.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *errors: Tensor) -> Any:
-        raise RuntimeError(NO_GRADIENTS)
