@@ -51,7 +51,7 @@ class EchoState(Estimator):
         targets, for classes [S, B, O].
 
     Example:
-        >>> import torch, steadygrad as sg
+        >>> import torch
         >>> from steadygrad.baselines import EchoState
         >>> u = torch.rand(2000, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         >>> delayed = u.roll(3, 0)
