@@ -9,6 +9,8 @@ from steadygrad.dynamics.fixed_points import FixedPoint as FixedPoint
 from steadygrad.dynamics.input_driven import Crossing as Crossing
 from steadygrad.dynamics.input_driven import Divergence as Divergence
 from steadygrad.dynamics.input_driven import InputDriven as InputDriven
+from steadygrad.dynamics.latch import Latch as Latch
+from steadygrad.dynamics.latch import latch as latch
 from steadygrad.dynamics.one_unit import Hysteresis as Hysteresis
 from steadygrad.dynamics.one_unit import OneUnit as OneUnit
 
@@ -23,5 +25,7 @@ __all__ = [
     "FixedPoint",
     "Hysteresis",
     "InputDriven",
+    "Latch",
     "OneUnit",
+    "latch",
 ]

@@ -5,6 +5,7 @@
     smart_tanh   as sigmoid; then each unit keeps 15 recurrent weights, and W_hh ← 0.95 W_hh / ρ(W_hh)
     orthogonal   W_hh ← gain · Q,   QᵀQ = I
     identity     W_hh ← scale · I
+    spectral     W_hh ← radius · W_hh / ρ(W_hh)
     hold         W_hh ← I,               W_in from U(0, 1/√H), biases 0
     cycle        W_hh e_i ← e_{i+1},     W_in from U(0, 1/√H), biases 0
     input_driven W_in from N(0, 1/γ²), W_hh ← 0.05 Q,   QᵀQ = I; the other weights N(0, 0.1²), biases 0
@@ -16,8 +17,8 @@
 those of recurrent layers (weight_ih…, weight_hh…: `steadygrad.RNN`, `torch.nn.RNN`, any module with parameters of those
 names) and of `torch.nn.Linear` layers, wherever they sit in the module: the program drew its readout W_hy from the same
 distribution. Other layers are left alone. Where weight_hh stacks gates (GRU and LSTM, shape [3H, H] or
-[4H, H]), "W_hh" is each gate's [H, H] in turn; smart_tanh, hold, cycle and input_driven refuse such layers, remember and chrono
-are for them alone.
+[4H, H]), "W_hh" is each gate's [H, H] in turn; smart_tanh, spectral, hold, cycle and input_driven refuse such layers,
+remember and chrono are for them alone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from .matrices import cycle_ as cycle_
 from .matrices import hold_ as hold_
 from .matrices import identity_ as identity_
 from .matrices import orthogonal_ as orthogonal_
+from .matrices import spectral_ as spectral_
 from .normal import basic_tanh_ as basic_tanh_
 from .normal import input_driven_ as input_driven_
 from .normal import normal_ as normal_

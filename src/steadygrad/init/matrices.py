@@ -1,4 +1,4 @@
-"""Recurrent matrices of a known shape: orthogonal, the identity, a cycle."""
+"""Recurrent matrices of a known shape (orthogonal, the identity, a cycle) or of a known spectral radius."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Generator, nn
 
 from steadygrad import checks
+from steadygrad.eigen import spectral_radius
 
 from .found import Module, layers, plain_only, recurrent_matrices
 
@@ -60,6 +61,48 @@ def identity_(module: Module, scale: float = 1.0, *, generator: Generator | None
     with torch.no_grad():
         for W in recurrent_matrices(module):
             W.copy_(scale * torch.eye(len(W), dtype=W.dtype, device=W.device))
+    return module
+
+
+def spectral_(module: Module, radius: float, *, generator: Generator | None = None) -> Module:
+    """W_hh ← radius · W_hh / ρ(W_hh). Input weights, biases and Linear layers keep what they have.
+
+    ρ is the largest |eigenvalue|. With a radius below 1 a linear network forgets exponentially; with one above 1 a plain tanh
+    network begins with states that do not die out. Only the scale changes: draw the weights first, by any other
+    initialisation. Gated layers are refused.
+
+    Args:
+      module: a recurrent layer, or anything that contains one.
+      radius: the spectral radius, above 0.
+      generator: nothing is drawn; it is there so that all initialisations are called alike.
+
+    Returns:
+      The same module.
+
+    Example:
+      >>> layer = spectral_(torch.nn.RNN(2, 3), 1.1)
+      >>> round(spectral_radius(layer.weight_hh_l0.detach()), 5)
+      1.1
+
+    Reference: Doya 1993 (start in the regime that the target needs); Jaeger 2001, for ρ as the setting.
+    """
+    radius = checks.number("radius", radius, low=0, open_low=True)
+    plain_only("spectral_", "a gate's matrix has no spectral radius of its own", module)
+    found = recurrent_matrices(module)
+    factors: list[float] = []
+    for W in found:
+        if not bool(W.isfinite().all()):
+            raise ValueError("module must have finite recurrent weights, and a weight_hh of it holds inf or NaN")
+        ρ = spectral_radius(W.cpu())
+        # Rounding gives a nilpotent matrix eigenvalues of about eps^(1/H), so only exact zeros are surely told apart.
+        if ρ == 0:
+            raise ValueError("module must have recurrent matrices of a spectral radius above 0, and that of one is 0")
+        factors.append(radius / ρ)
+    with torch.no_grad():
+        for matrix, factor in zip(found, factors, strict=True):
+            matrix.copy_(
+                matrix.double() * factor
+            )  # in float64, so that float32 weights miss it by their own rounding alone
     return module
 
 
