@@ -197,7 +197,10 @@ def test_ctrl_c_says_how_far_it_got_and_exits_with_130(say: Say, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("sweep", "a grid must be given: a NAME (fig7, tasks, ablation, longest, smoke), or axes such as --problem"),
+        (
+            "sweep",
+            "a grid must be given: a NAME (fig7, tasks, ablation, longest, recall, smoke), or axes such as --problem",
+        ),
         ("sweep smok --out a", "grid must be one of .*did you mean 'smoke'"),
         ("sweep smoke", "--out DIR must be given"),
         ("sweep smoke --task addition --out a", "--problem must be left out with the named grid smoke"),

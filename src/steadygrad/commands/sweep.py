@@ -38,7 +38,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     from ..experiments.config import help_text
 
     add = parser.add_argument
-    names = "fig7, tasks, ablation, longest, table1, table2 or smoke; or give the axes below"
+    names = "fig7, tasks, ablation, longest, table1, table2, recall or smoke; or give the axes below"
     add("name", nargs="?", metavar="NAME", help=names)
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
@@ -162,7 +162,7 @@ def _grid(args: argparse.Namespace) -> Grid:
             raise ValueError(f"{options.option(given[0])} must be left out with {which}")
         return sweep.get(args.name, args.budget, **seeds, **settings)
     if not given:
-        names = "a NAME (fig7, tasks, ablation, longest, smoke)"
+        names = "a NAME (fig7, tasks, ablation, longest, recall, smoke)"
         raise ValueError(f"a grid must be given: {names}, or axes such as --problem")
     if args.budget is not None:
         raise ValueError("--budget must be left out without a named grid: give --max-updates")

@@ -7,7 +7,7 @@
     remember     the forget gate's bias begins at 1                               (Jozefowicz et al. 2015)
     chrono       the gates' biases begin at log U(1, told − 1): told the delay, or a tenth of it   (Tallec & Ollivier 2018)
 
-This is not in the paper, which has Ω for plain networks. The runs are cells of a sweep (`steadygrad.sweep.named.recall`).
+This is not in the paper, which has Ω for plain networks. The runs are cells of a sweep (`steadygrad sweep recall`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steadygrad.paper import style
-from steadygrad.sweep.success import SuccessRate
+from steadygrad.sweep.records import SuccessRate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
