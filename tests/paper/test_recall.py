@@ -43,11 +43,13 @@ def test_rows_count_the_seeds_of_a_network_delay_and_method() -> None:
     seeds = [record("lstm", 50, True), record("gru", 200, False), record("gru", 50, True), record("gru", 50, False)]
     plain = record("gru", 50, False, "sgd-c")
     found = recall.rows([other, plain, *seeds])
-    assert [(row.network, row.delay, row.method, row.success.solved, row.success.seeds) for row in found] == [
-        ("gru", 50, "omega", 1, 2),
-        ("gru", 50, "none", 0, 1),
-        ("gru", 200, "omega", 0, 1),
-        ("lstm", 50, "omega", 1, 1),
+    seen = [(row.problem, row.network, row.delay, row.method, row.success.solved, row.success.seeds) for row in found]
+    assert seen == [
+        ("recall", "gru", 50, "omega", 1, 2),
+        ("recall", "gru", 50, "none", 0, 1),
+        ("recall", "gru", 200, "omega", 0, 1),
+        ("recall", "lstm", 50, "omega", 1, 1),
+        ("addition", "gru", 50, "omega", 1, 1),
     ]
     assert (found[0].updates, found[0].error) == (750, 0.4375)
     assert (found[1].updates, found[1].error) == (None, 0.875)

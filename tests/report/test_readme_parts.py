@@ -27,13 +27,17 @@ def test_the_readme_shows_what_the_records_say() -> None:
 
 def test_recall_is_shown_by_network_and_delay(tmp_path: Path) -> None:
     def of(network: str, algorithm: str, seed: int, solved: bool) -> dict[str, Any]:
-        return {**record("recall", algorithm, seed, solved, (50, 50)), "config": {"network": network}}
+        made = record("recall", algorithm, seed, solved, (50, 50))
+        result = {**made["result"], "error": 0.0 if solved else 0.5}
+        return {**made, "config": {"network": network}, "result": result}
 
     records = [of("gru", "sgd-cr", seed, seed > 1) for seed in (1, 2, 3)] + [of("gru", "sgd-c", 1, False)]
     write_records(tmp_path / "recall.jsonl", [*records, {**of("lstm", "sgd-cr", 1, True), "id": "another"}])
     *_, gru, lstm = readme.recall(tmp_path).splitlines()
-    assert gru == "| GRU | 50 | 2/3 | 2,500 | 0/1 |"
-    assert lstm == "| LSTM | 50 | 1/1 | 1,000 | – |"
+    assert gru == "| GRU | 50 | 2/3 (2,500) | 0/1 (50 % wrong) |"
+    assert lstm == "| LSTM | 50 | 1/1 (1,000) | – |"
+    assert set(readme.pictures(tmp_path)) == {"recall.png"}
+    assert readme.pictures(tmp_path / "nowhere") == {}
 
 
 def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Path) -> None:

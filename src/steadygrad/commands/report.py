@@ -22,7 +22,12 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
     add("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
     add("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
-    add("--readme", type=Path, metavar="FILE", help="a page whose marked tables are filled in, too")
+    add(
+        "--readme",
+        type=Path,
+        metavar="FILE",
+        help="a page whose marked tables are filled in, too; its figures go to docs/ beside it",
+    )
     add("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
 
 
@@ -58,4 +63,10 @@ def _results(args: argparse.Namespace) -> int:
         else:
             page.write_text(text, encoding="utf-8")
             print(page)
+    if args.readme is not None and not args.check:
+        for name, figure in readme.pictures(args.results).items():
+            path = args.readme.parent / "docs" / name
+            path.parent.mkdir(exist_ok=True)
+            figure.savefig(path)
+            print(path)
     return int(args.check and bool(stale))

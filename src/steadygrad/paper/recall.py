@@ -41,7 +41,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Row:
-    """The seeds of one network, delay and method.
+    """The seeds of one problem, network, delay and method.
 
     Attributes:
         success: how many solved it.
@@ -49,6 +49,7 @@ class Row:
         error: the median share of wrong answers at the end.
     """
 
+    problem: str
     network: str
     delay: int
     method: str
@@ -79,16 +80,19 @@ def _share(told: int, delay: int) -> str:
 
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """One for each network, delay and method, in this order; records of other problems are left out."""
-    found: dict[tuple[str, int, str], list[Mapping[str, Any]]] = {}
+    """One for each problem (recall first), network, delay and method, in this order."""
+    found: dict[tuple[str, str, int, str], list[Mapping[str, Any]]] = {}
     for record in records:
-        if record["problem"] == "recall" and record.get("result"):
-            place = (record["config"].get("network", "rnn"), record["length"][1], method(record))
+        if record.get("result"):
+            network = record["config"].get("network", "rnn")
+            place = (record["problem"], network, record["length"][1], method(record))
             found.setdefault(place, []).append(record["result"])
     order = list(METHODS)
 
-    def rank(place: tuple[str, int, str]) -> tuple[int, int, int]:
-        return list(NETWORKS).index(place[0]), place[1], order.index(place[2]) if place[2] in order else len(order)
+    def rank(place: tuple[str, str, int, str]) -> tuple[bool, str, int, int, int]:
+        problem, network, delay, how = place
+        last = order.index(how) if how in order else len(order)
+        return problem != "recall", problem, list(NETWORKS).index(network), delay, last
 
     made = []
     for place in sorted(found, key=rank):
@@ -102,7 +106,7 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 def draw(found: Iterable[Row]) -> Figure:
     """The share of seeds that succeed against the delay, with Ω and without, a panel for each network."""
-    found = list(found)
+    found = [row for row in found if row.problem == "recall"]
     names = [name for name in NETWORKS if any(row.network == name for row in found)]
     with style.look():
         figure = style.blank(2.3 * len(names) + 0.6, 2.7)

@@ -3,16 +3,16 @@
 bench     the speed of a training step
 tasks     which of the paper's tasks are solved, with Ω and without
 longest   the longest sequences that were solved, by models of their own
-recall    GRU and LSTM that recall the first token after a delay, with Ω and without
+recall    which networks recall the first token after a delay: with Ω, without, and by what people do today
 """
 
 from __future__ import annotations
 
 import re
-import statistics
 from pathlib import Path
 from typing import Any
 
+from steadygrad.paper import recall as study
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
 from steadygrad.report.page import Table
@@ -75,29 +75,22 @@ def longest(folder: Path) -> str:
 
 
 def recall(folder: Path) -> str:
-    """A line for each network and delay: the seeds that solve it with Ω and without, and the updates it takes.
+    """A line for each network and delay: the seeds that recall the first token, by each method, and the updates it takes.
 
     >>> recall(Path("nowhere"))
-    'Not run yet: `steadygrad sweep --problem recall --network gru --algorithm sgd-c,sgd-cr --records results`\\n'
+    'Not run yet: `steadygrad sweep recall --budget hours --out runs/recall --records results`\\n'
     """
-    records = results.records(folder, "recall")
+    records = [record for record in results.records(folder, "recall") if record["problem"] == "recall"]
     if not records:
-        return results.not_run("sweep --problem recall --network gru --algorithm sgd-c,sgd-cr")
-    cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
-    for record in sorted(records, key=lambda each: (each["config"]["network"], each["length"][1])):
-        place = (record["config"]["network"].upper(), record["length"][1])
-        cells.setdefault(place, {}).setdefault(record["algorithm"], []).append(record["result"])
-    body = []
-    for (network, delay), by_algorithm in cells.items():
-        with_omega, without = by_algorithm.get("sgd-cr", []), by_algorithm.get("sgd-c", [])
-        solved = [result["updates"] for result in with_omega if result["solved"]]
-        updates = f"{statistics.median(solved):,.0f}" if solved else tables.NOTHING
-        body.append([network, f"{delay:,}", _share(with_omega), updates, _share(without)])
-    return Table(["network", "steps", "with Ω", "updates", "without Ω"], body, text=1).markdown() + "\n"
+        return results.not_run("sweep recall --budget hours --out runs/recall")
+    table = tables.recall(records)
+    return Table(table.header[1:], [row[1:] for row in table.rows], text=1).markdown() + "\n"
 
 
-def _share(found: list[dict[str, Any]]) -> str:
-    return f"{sum(result['solved'] for result in found)}/{len(found)}" if found else tables.NOTHING
+def pictures(folder: Path) -> dict[str, Any]:
+    """The figures of README that are made of records, by file name."""
+    found = study.rows(results.records(folder, "recall"))
+    return {"recall.png": study.draw(found)} if found else {}
 
 
 def _is_solved_at_its_longest(row: Row) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from steadygrad.experiments.problem import title
 from steadygrad.paper import fig7
+from steadygrad.paper import recall as study
 from steadygrad.paper import tables as printed
 from steadygrad.paper.tables import ALGORITHMS, FOLDS, TOLD_APART, Found, PaperTable, Record
 from steadygrad.paper.tasks_table import CLAIMS, Row, rows
@@ -53,6 +54,22 @@ def longest(records: Sequence[Record]) -> Table:
         body.append([*_what(row), percent(row.allowed), *_how(row), *errors])
     header = ["task", "lengths", "settings", "may be wrong", "solved", "updates", "minutes"]
     return Table([*header, "error at the longest", "at twice that"], body, text=3)
+
+
+def recall(records: Sequence[Record]) -> Table:
+    """The study of Ω for gated cells: a line for each problem, network and delay, a column for each method."""
+    found = study.rows(records)
+    columns = [name for name in study.METHODS if any(row.method == name for row in found)]
+    lines: dict[tuple[str, str, int], dict[str, str]] = {}
+    for row in found:
+        place = (row.problem, study.NETWORKS[row.network], row.delay)
+        after = percent(row.error) + " wrong" if row.updates is None else f"{row.updates:,.0f}"
+        lines.setdefault(place, {})[row.method] = f"{row.success} ({after})"
+    body = [
+        [problem, network, f"{delay:,}", *(by.get(name, NOTHING) for name in columns)]
+        for (problem, network, delay), by in lines.items()
+    ]
+    return Table(["problem", "network", "steps", *(study.METHODS[name] for name in columns)], body, text=2)
 
 
 def cells(records: Sequence[Record]) -> Table:
