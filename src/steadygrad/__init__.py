@@ -1,6 +1,6 @@
 """Recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do.
 
-The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data` and
+The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data`, `sg.baselines` and
 `sg.experiments`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
 wait for it.
 """

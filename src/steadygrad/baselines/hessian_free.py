@@ -125,7 +125,7 @@ class HessianFree(Optimizer):
         params: Iterable[Any],
         loss: str | Callable[[Tensor, Any], Tensor] = "cross-entropy",
         *,
-        damping: float = 1.0,
+        damping: float = 0.1,
         structural: float = 0.0,
         hidden_distance: Literal["squared", "tanh", "sigmoid"] = "squared",
         cg_iterations: int = 100,
