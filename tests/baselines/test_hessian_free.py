@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -190,6 +191,22 @@ def test_a_run_resumed_without_its_state_gives_other_numbers() -> None:
     second.net.load_state_dict(whole.net.state_dict())
     assert (whole.step(), second.step())[0] == second.optimizer.stats.loss_before  # pyright: ignore
     assert not torch.equal(whole.weights()[0], second.weights()[0])
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["copy", "pickle"])
+def test_a_copy_goes_on_to_the_same_bits(way: Any) -> None:
+    recaller = Recaller()
+    recaller.step()
+    net, optimizer = way((recaller.net, recaller.optimizer))
+    assert optimizer.stats == recaller.optimizer.stats
+    recaller.step()
+
+    def forward(batch: str) -> tuple[Tensor, Tensor]:
+        hidden, _ = net[0](recaller.batches[batch])
+        return net[1](hidden[-1]), recaller.batches[batch][0]
+
+    optimizer.step(forward)
+    assert all(torch.equal(a, b) for a, b in zip(recaller.weights(), net.parameters(), strict=True))
 
 
 def test_gradients_and_the_graph_of_others_are_left_alone() -> None:

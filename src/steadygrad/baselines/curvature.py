@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 
 DISTANCES = ("squared", "tanh", "sigmoid")
+LARGE = 1e4
+"""The largest error sent back to find out whether a backward pass clips errors."""
 
 
 class GaussNewton:
@@ -83,23 +85,20 @@ class GaussNewton:
             )
         )
 
-    def mismatch(self, generator: torch.Generator) -> float:
-        """How far backward and forward are from being each other's transpose: |uᵀ(J v) − (Jᵀu)ᵀv| relative to both.
+    def mismatch(self) -> float:
+        """How far backward and forward are from being each other's transpose: uᵀ(J v) beside (Jᵀu)ᵀv, relative to the larger.
 
-        0 up to rounding for true derivatives; not where a backward pass clips or adds something. u is large, so that a rule
-        that clips large errors shows itself.
+        0 up to rounding for true derivatives; about 1 where a backward pass clips errors or adds to gradients. v is random.
+        u is J v made large, so that both are sums of squares, and a rule that clips large errors shows itself.
         """
         like = flat(self._parameters)
-        v = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
-        errors = [
-            1e4 * torch.randn(each.shape, generator=generator, dtype=torch.float64).to(each) for each in self._results
-        ]
-        J_v, J_u = self.forward(v), self.backward(errors)
+        v = torch.randn(like.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(like)
+        J_v = self.forward(v)
+        size = max(float(each.abs().max()) for each in J_v)
+        errors = [each * (LARGE / size) if size > 0 else each for each in J_v]
         there = sum(float((u.double() * each.double()).sum()) for u, each in zip(errors, J_v, strict=True))
-        back = float(J_u.double() @ v.double())
-        # each side is a sum of terms of both signs: measured beside their sizes, rounding counts as rounding
-        size = sum(float(u.double().norm() * each.double().norm()) for u, each in zip(errors, J_v, strict=True))
-        return abs(there - back) / max(size, float(J_u.double().norm() * v.double().norm()), 1e-300)
+        back = float(self.backward(errors).double() @ v.double())
+        return abs(there - back) / max(abs(there), abs(back)) if there != back else 0.0
 
     def mean_square_gradient(self, error: Tensor, signs: Tensor, axis: int, pieces: int) -> Tensor:
         """An estimate of B Σ_i g_i ⊙ g_i, [n]; g_i: what example i contributes to the gradient, B: how many there are.

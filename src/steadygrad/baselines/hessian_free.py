@@ -75,6 +75,9 @@ class HessianFree(Optimizer):
     and steadygrad's layers are with every backend, with `alpha=0` and `clip_error=None`. What adds to or clips gradients within
     the backward pass, and what is random in forward (dropout), is refused by a sentence in the first step.
 
+    A layer's `flow` tells of the last product, not of the loss: `layer.record = False` saves the time for it. The curvature
+    batch's forward and backward pass are kept in memory for the whole step.
+
     Args:
         params: the parameters, all to be trained, of one dtype and device; one group.
         loss: "cross-entropy" (outputs [..., classes], targets classes [...] or probabilities), "squared-error" or
@@ -157,6 +160,10 @@ class HessianFree(Optimizer):
             raise ValueError("params must hold at least one parameter, and it is empty")
         super().__init__(given, defaults)
         self._trained()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's own names three attributes; a copy needs these too
+        return {**super().__getstate__(), "loss": self.loss, "stats": self.stats, "_is_checked": False}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Only the first: there is one quadratic model of all parameters."""

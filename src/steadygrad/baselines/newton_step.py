@@ -102,7 +102,7 @@ def _find(
         distance=settings["hidden_distance"],
     )
     if check:
-        _check_derivatives(curvature, g.dtype)
+        _check_derivatives(curvature)
     solution = conjugate_gradients(
         lambda v: curvature.product(v, damping * structural) + damping * v,
         -g,
@@ -200,10 +200,11 @@ def _check_repeats(again: float, before: float) -> None:
         )
 
 
-def _check_derivatives(curvature: GaussNewton, dtype: torch.dtype) -> None:
-    mismatch = curvature.mismatch(torch.Generator().manual_seed(0))
-    if not mismatch <= torch.finfo(dtype).eps ** 0.5:
+def _check_derivatives(curvature: GaussNewton) -> None:
+    mismatch = curvature.mismatch()
+    # rounding stays far below 1 %, what is no derivative is far above; NaN (the errors overflow on their way) says nothing
+    if mismatch > 0.01:
         raise ValueError(
             "forward must have true derivatives, and its backward pass is not the transpose of its forward-mode derivative "
-            f"(they differ by {mismatch:.2g}): set alpha=0 and clip_error=None, and use no hooks that change gradients"
+            f"(they differ by {100 * mismatch:.2g} %): set alpha=0 and clip_error=None, and use no hooks that change gradients"
         )
