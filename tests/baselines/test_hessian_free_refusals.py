@@ -163,10 +163,14 @@ def test_a_loss_function_that_returns_more_than_one_number_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_is_refused(bad: float) -> None:
+@pytest.mark.parametrize("kind", ["gradient", "curvature"])
+def test_a_loss_that_is_not_finite_is_refused(bad: float, kind: str) -> None:
     small = Small(loss="squared-error")
-    forward = returns(lambda z, d, h: (z, torch.full((6, 3), bad)))(small)
-    small.refuses(f"the loss must be finite before a step, not {bad}", forward, FloatingPointError)
+
+    def forward(batch: str) -> tuple[Tensor, Tensor]:
+        return small.forward(batch)[0], torch.full((6, 3), bad if batch == kind else 0.0)
+
+    small.refuses(f"the loss of the {kind} batch must be finite before a step, not {bad}", forward, FloatingPointError)
 
 
 def test_a_gradient_that_is_not_finite_is_refused() -> None:

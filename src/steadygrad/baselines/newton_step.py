@@ -93,6 +93,7 @@ def _find(
         near.restore()
     damping, structural = settings["damping"], settings["structural"]
     done = forward_pass.run(forward, "curvature", loss, needs_hidden=structural > 0, needs_graph=True)
+    _finite(done.loss, "curvature")
     curvature = GaussNewton(
         parameters,
         done.outputs,
@@ -122,9 +123,7 @@ def _find(
 def gradient(forward: forward_pass.Forward, loss: Any, parameters: Sequence[Tensor]) -> tuple[float, Tensor]:
     """E and its gradient [n] on the gradient batch."""
     done = forward_pass.run(forward, "gradient", loss, needs_hidden=False, needs_graph=True)
-    value = float(done.loss.detach())
-    if not math.isfinite(value):
-        raise FloatingPointError(f"the loss must be finite before a step, not {value}: the parameters are left alone")
+    value = _finite(done.loss, "gradient")
     g = flat(torch.autograd.grad(done.loss, list(parameters), materialize_grads=True))
     if not bool(g.isfinite().all()):
         raise FloatingPointError(
@@ -170,6 +169,15 @@ def move(parameters: Sequence[Tensor], theta: Tensor) -> None:
     for parameter, part in zip(parameters, split(theta, parameters), strict=True):
         # .data: the curvature's graph stays usable, and it is used only where the parameters are back in their place
         parameter.data.copy_(part)
+
+
+def _finite(loss: Tensor, kind: str) -> float:
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise FloatingPointError(
+            f"the loss of the {kind} batch must be finite before a step, not {value}: the parameters are left alone"
+        )
+    return value
 
 
 def _ratio(change: float, model: float) -> float:
