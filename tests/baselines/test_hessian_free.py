@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 import steadygrad as sg
-from steadygrad.baselines import HessianFree
-from steadygrad.baselines.conjugate_gradients import Solution
+from steadygrad.baselines import HessianFree, newton_step
+from steadygrad.baselines.conjugate_gradients import Solution, conjugate_gradients
+from steadygrad.baselines.curvature import flat
 from steadygrad.baselines.newton_step import back_track, line_search, next_damping
 
 
@@ -146,8 +147,8 @@ def test_the_gradient_and_the_curvature_come_from_their_own_batches() -> None:
         assert stats.loss_after == pytest.approx(float((outputs - targets).square().mean()), rel=1e-12)
 
 
-def test_an_undamped_step_is_newtons_solution_of_the_damped_system() -> None:
-    # λ I + G, made from products with unit vectors in test_hessian_free_curvature; here the whole step beside a direct solve
+def test_a_step_on_a_quadratic_is_the_solution_of_the_damped_system() -> None:
+    # the whole step beside a direct solve of (G + λ I) x = −g
     net, inputs, targets = torch.nn.Linear(3, 1, dtype=torch.float64), draw(9, 3), draw(9, 1, seed=2)
     before = torch.cat([each.detach().flatten() for each in net.parameters()])
     optimizer = HessianFree(net.parameters(), "squared-error", damping=0.3, cg_tolerance=0.0)
@@ -158,6 +159,53 @@ def test_an_undamped_step_is_newtons_solution_of_the_damped_system() -> None:
     expected = before - torch.linalg.solve(G + 0.3 * torch.eye(4, dtype=torch.float64), g)
     after = torch.cat([each.detach().flatten() for each in net.parameters()])
     torch.testing.assert_close(after, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor]]:
+    """(start, preconditioner) of every run of conjugate gradients."""
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def watched(product: Any, b: Tensor, start: Tensor, preconditioner: Tensor, **settings: Any) -> Solution:
+        seen.append((start, preconditioner))
+        return conjugate_gradients(product, b, start, preconditioner, **settings)
+
+    monkeypatch.setattr(newton_step, "conjugate_gradients", watched)
+    return seen
+
+
+def test_conjugate_gradients_start_from_the_decayed_solution(asked: list[tuple[Tensor, Tensor]]) -> None:
+    recaller = Recaller(decay=0.7)
+    recaller.step()
+    solution = flat([recaller.optimizer.state[each]["solution"] for each in recaller.net.parameters()])
+    recaller.step()
+    assert not asked[0][0].any()
+    assert solution.any()
+    assert torch.equal(asked[1][0], 0.7 * solution)
+
+
+def test_the_preconditioner_is_martens(asked: list[tuple[Tensor, Tensor]]) -> None:
+    recaller = Recaller(damping=0.2, pieces=8)  # as many as the curvature batch has sequences: exact
+    outputs, targets, _ = recaller.forward("curvature")
+    squares = [
+        flat(torch.autograd.grad((z - d).square().mean(), list(recaller.net.parameters()), retain_graph=True)).square()
+        for z, d in zip(outputs, targets, strict=True)
+    ]
+    recaller.step()
+    torch.testing.assert_close(asked[0][1], (torch.stack(squares).mean(0) + 0.2) ** 0.75, rtol=1e-10, atol=0)
+
+
+def test_the_signs_of_the_estimate_differ_from_step_to_step_and_from_seed_to_seed(
+    asked: list[tuple[Tensor, Tensor]],
+) -> None:
+    for seed, steps in ((0, 0), (0, 0), (0, 1), (1, 0)):
+        recaller = Recaller(pieces=2, seed=seed)
+        recaller.optimizer.param_groups[0]["steps"] = steps
+        recaller.step()
+    same, first, next_step, other_seed = (preconditioner for _, preconditioner in asked)
+    assert torch.equal(same, first)
+    assert not torch.equal(first, next_step)
+    assert not torch.equal(first, other_seed)
 
 
 def test_structural_damping_holds_the_hidden_states_back() -> None:
