@@ -151,6 +151,9 @@ def test_stats_read_as_one_line() -> None:
     assert recaller.optimizer.stats is None
     recaller.step()
     text = str(recaller.optimizer.stats)
+    recaller.step()
+    assert recaller.optimizer.stats is not None
+    assert recaller.optimizer.stats.step == recaller.optimizer.param_groups[0]["steps"] == 2
     assert text.startswith("step 1: loss ")
     assert "CG" in text
     assert "damping 0.1 -> " in text
