@@ -1,6 +1,6 @@
 """Recurrent networks whose gradients neither explode nor vanish, and tools that show what the gradients do.
 
-The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data` and
+The layer, Ω and clipping are here; the rooms are `sg.analysis`, `sg.dynamics`, `sg.tasks`, `sg.data`, `sg.baselines` and
 `sg.experiments`. Each name is loaded when it is first used, so that what needs no torch, such as `steadygrad --help`, does not
 wait for it.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import analysis as analysis
+    from . import baselines as baselines
     from . import data as data
     from . import diagnosis as diagnosis
     from . import dynamics as dynamics
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
+_ROOMS = ("analysis", "baselines", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
 _HOME = {
     "Auto": "clip",
     "ClipStats": "clip",
