@@ -34,7 +34,7 @@ def test_recall_is_shown_by_network_and_delay(tmp_path: Path) -> None:
     records = [of("gru", "sgd-cr", seed, seed > 1) for seed in (1, 2, 3)] + [of("gru", "sgd-c", 1, False)]
     write_records(tmp_path / "recall.jsonl", [*records, {**of("lstm", "sgd-cr", 1, True), "id": "another"}])
     *_, gru, lstm = readme.recall(tmp_path).splitlines()
-    assert gru == "| GRU | 50 | 2/3 (2,500) | 0/1 (50 % wrong) |"
+    assert gru == "| GRU | 50 | 2/3 (2,500) | 0/1 (50.0 % wrong) |"
     assert lstm == "| LSTM | 50 | 1/1 (1,000) | – |"
     assert set(readme.pictures(tmp_path)) == {"recall.png"}
     assert readme.pictures(tmp_path / "nowhere") == {}
