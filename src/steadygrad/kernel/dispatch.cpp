@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "gated.hpp"
+#include "pages.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
 
@@ -110,7 +111,9 @@ class Memory {
 #else
   static void* allocate(int64_t bytes) {
     void* block = nullptr;
-    return posix_memalign(&block, 64, bytes) == 0 ? block : nullptr;
+    if (posix_memalign(&block, 64, bytes) != 0) return nullptr;
+    expect_large_pages(block, bytes);
+    return block;
   }
   static void release(void* block) { std::free(block); }
 #endif

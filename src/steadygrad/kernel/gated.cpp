@@ -9,6 +9,7 @@
 //   forward_hh   in the backward call: W_hh^T, for Omega's gamma
 
 #include "gated_weights.hpp"
+#include "pages.hpp"
 
 namespace steadygrad {
 namespace {
@@ -44,6 +45,10 @@ template <class T> int64_t scratch_bytes(const Problem& plain) {
 template <class T> void pack_forward(const Problem& plain, Shared& s) {
   const GatedProblem& p = gated(plain);
   const int64_t H = p.hidden, I = p.inputs, N = p.gates * H, row = gates_apart<T>(p);
+  const int64_t states = p.steps * p.batch * H * sizeof(T);
+  expect_large_pages(p.activation, p.gates * states);
+  expect_large_pages(p.memory, states);
+  expect_large_pages(p.output, states);
   pack<T>(H, N, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
   T *with_x = static_cast<T*>(s.bias), *with_h = with_x + row;
   const T *b_ih = static_cast<const T*>(p.bias_ih), *b_hh = static_cast<const T*>(p.bias_hh);
