@@ -90,7 +90,7 @@ template <class T, class Cell> void forward_steps(const GatedProblem& p, const S
       const T* ax = p.tokens ? table + p.tokens[at + r] * row : from_x + r * row;
       const T* ah = h_before ? from_h + r * row : with_h;
       const bool hold = held(p, time, slice.first + r);
-      for (int64_t j = 0; j < H; j += kWidth<T>) {
+      each_vector<T>(H, [&](int64_t j) SG_INLINE {
         const Vector<T> h_old = h_before ? load_row(h_before + r * H, j, H) : Vector<T>{};
         const Vector<T> c_old = Cell::kHasMemory && c_before ? load_row(c_before + r * H, j, H) : Vector<T>{};
         Vector<T> found[Cell::kGates], kept, h;
@@ -98,7 +98,7 @@ template <class T, class Cell> void forward_steps(const GatedProblem& p, const S
         for (int gate = 0; gate < Cell::kGates; ++gate) store_row(gates + (at + r) * N + gate * H, found[gate], j, H);
         store_row(memory + (at + r) * H, hold && Cell::kHasMemory ? c_old : kept, j, H);
         store_row(output + (at + r) * H, hold ? h_old : h, j, H);
-      }
+      });
     }
     h_before = output + at * H;
     c_before = memory + at * H;
@@ -181,7 +181,7 @@ template <class T, class Cell> struct Sweep {
     const StateError<T> error = state_error(rows, v, step, r);
     const auto error_c = [&](int64_t j) { return error.clips ? error.limited(load(v_c + j)) : load(v_c + j); };
     V error_sums = {}, back_sums = {};
-    for (int64_t j = 0; j < H; j += kWidth<T>) {
+    each_vector<T>(H, [&](int64_t j) SG_INLINE {
       const V e = error(j), back = load(v + j);
       Cell cell(kept, j, e, V{}, std::true_type());
       error_sums += e * e;
@@ -200,7 +200,7 @@ template <class T, class Cell> struct Sweep {
       V found[Cell::kGates];
       cell.errors(found);
       for (int gate = 0; gate < Cell::kGates; ++gate) store_row(errors + r * row + gate * H, found[gate], j, H);
-    }
+    });
     if (!p.error_sq) return;
     // Both parts of the state in one row of 2 P entries.
     const int64_t n = Cell::kHasMemory ? 2 * P : P;

@@ -63,7 +63,7 @@ template <class T, class Cell, bool kOmega>
 void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, const T* w, double factor, T* gamma, T* sums,
                    T* errors) {
   const int64_t H = kept.hidden;
-  for (int64_t j = 0; j < H; j += kWidth<T>) {
+  each_vector<T>(H, [&](int64_t j) SG_INLINE {
     const Cell cell(kept, j, error(j), d ? load(d + j) : Vector<T>{}, std::integral_constant<bool, kOmega>());
     Vector<T> found[Cell::kGates], P[Cell::kGates] = {}, towards[Cell::kGates];
     cell.errors(found);
@@ -76,7 +76,7 @@ void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, 
       if (sums) store_row(sums + gate * H, found[gate] + P[gate], j, H);
       if (!Cell::kHasMemory) store_row(errors + gate * H, found[gate], j, H);
     }
-  }
+  });
 }
 
 template <class T, class Cell>

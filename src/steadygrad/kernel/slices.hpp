@@ -32,6 +32,15 @@ template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) 
   return double(sum<T>(sums)) / (double(scale) * double(scale));
 }
 
+// body(j) for the first lane j of every vector of a row of n entries. The last one, if it is not whole, has a copy of the body of
+// its own: in the other, load_row and store_row with this n need not look where the row ends.
+#define SG_INLINE __attribute__((always_inline))
+template <class T, class Body> inline void each_vector(int64_t n, Body body) {
+  int64_t j = 0;
+  for (; n - j >= kWidth<T>; j += kWidth<T>) body(j);
+  if (j < n) body(j);
+}
+
 // The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
 // B. The step's row r is fetched by row(r)(j), a vector at a time.
 template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {
