@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "gated.hpp"
+#include "pages.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
 
@@ -97,7 +98,7 @@ class Memory {
   }
 
  private:
-  static constexpr int64_t kMostKept = int64_t(32) << 20, kHeader = 64;
+  static constexpr int64_t kMostKept = int64_t(64) << 20, kHeader = 64;
   int64_t size() const {
     int64_t bytes;
     std::memcpy(&bytes, block_, sizeof bytes);
@@ -110,7 +111,9 @@ class Memory {
 #else
   static void* allocate(int64_t bytes) {
     void* block = nullptr;
-    return posix_memalign(&block, 64, bytes) == 0 ? block : nullptr;
+    if (posix_memalign(&block, 64, bytes) != 0) return nullptr;
+    expect_large_pages(block, bytes);
+    return block;
   }
   static void release(void* block) { std::free(block); }
 #endif
@@ -120,6 +123,13 @@ class Memory {
   static std::atomic<char*> kept_;
 };
 std::atomic<char*> Memory::kept_{nullptr};
+
+// One of the kernel's steps that all slices wait for: whole, or in its parts.
+void prepare(const Problem& p, Shared& s, void (*whole)(const Problem&, Shared&),
+             void (*one_part)(const Problem&, const Shared&, int64_t)) {
+  if (!one_part) return whole(p, s);
+  Pool::run(count_parts(p), p.threads, [&](int64_t part) { one_part(p, s, part); });
+}
 
 int forward(const Kernel& k, const Problem& p) {
   if (p.tokens)
@@ -135,7 +145,7 @@ int forward(const Kernel& k, const Problem& p) {
   s.forward_ih = memory.take(bytes[1]);
   s.bias = memory.take(bytes[2]);
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
-  k.pack_forward(p, s);
+  prepare(p, s, k.pack_forward, k.pack_forward_part);
   Pool::run(slices, p.threads, [&](int64_t slice) {
     FlushTiny flush;
     k.forward(p, s, slice, scratches + slice * scratch);
@@ -160,7 +170,7 @@ int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
   s.forward_hh = memory.take(bytes[5]);
   s.factors = static_cast<double*>(memory.take(factors));
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
-  k.pack_backward(p, s);
+  prepare(p, s, k.pack_backward, k.pack_backward_part);
   Pool::run(slices, p.threads, [&](int64_t slice) {
     FlushTiny flush;
     k.backward(p, s, slice, scratches + slice * scratch);
@@ -175,7 +185,12 @@ int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
       if (s.factors) plain.omega_factors(p, s, slice);
       k.weights(p, s, slice, scratches + slice * scratch);
     });
-    k.reduce(p, s);
+    if (!k.reduce_part) k.reduce(p, s);
+    else
+      Pool::run(count_parts(p), p.threads, [&](int64_t part) {
+        FlushTiny flush;
+        k.reduce_part(p, s, part);
+      });
   }
   return kDone;
 }

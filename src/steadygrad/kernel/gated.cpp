@@ -9,6 +9,7 @@
 //   forward_hh   in the backward call: W_hh^T, for Omega's gamma
 
 #include "gated_weights.hpp"
+#include "pages.hpp"
 
 namespace steadygrad {
 namespace {
@@ -41,10 +42,19 @@ template <class T> int64_t scratch_bytes(const Problem& plain) {
   return (sweep > sums ? sweep : sums) * sizeof(T);
 }
 
-template <class T> void pack_forward(const Problem& plain, Shared& s) {
+template <class T> void pack_forward_part(const Problem& plain, const Shared& s, int64_t part) {
   const GatedProblem& p = gated(plain);
   const int64_t H = p.hidden, I = p.inputs, N = p.gates * H, row = gates_apart<T>(p);
-  pack<T>(H, N, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
+  pack_part<T>(p, part, H, N, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
+  const T* ih = static_cast<const T*>(p.weight_ih);
+  T* table = static_cast<T*>(s.forward_ih);
+  if (!p.tokens) pack_part<T>(p, part, I, N, ih, 1, I, table);
+  if (part > 0) return;
+
+  const int64_t states = p.steps * p.batch * H * sizeof(T);
+  expect_large_pages(p.activation, p.gates * states);
+  expect_large_pages(p.memory, states);
+  expect_large_pages(p.output, states);
   T *with_x = static_cast<T*>(s.bias), *with_h = with_x + row;
   const T *b_ih = static_cast<const T*>(p.bias_ih), *b_hh = static_cast<const T*>(p.bias_hh);
   for (int64_t j = 0; j < row; ++j) {
@@ -53,20 +63,17 @@ template <class T> void pack_forward(const Problem& plain, Shared& s) {
     with_x[j] = apart ? of_x : of_x + of_h;
     with_h[j] = apart ? of_h : T(0);
   }
-  const T* ih = static_cast<const T*>(p.weight_ih);
-  T* packed = static_cast<T*>(s.forward_ih);
-  if (!p.tokens) return pack<T>(I, N, ih, 1, I, packed);
-  for (int64_t i = 0; i < I; ++i)
-    for (int64_t j = 0; j < row; ++j) packed[i * row + j] = with_x[j] + (j < N ? ih[j * I + i] : T(0));
+  for (int64_t i = 0; p.tokens && i < I; ++i)
+    for (int64_t j = 0; j < row; ++j) table[i * row + j] = with_x[j] + (j < N ? ih[j * I + i] : T(0));
 }
 
-template <class T> void pack_backward(const Problem& plain, Shared& s) {
+template <class T> void pack_backward_part(const Problem& plain, const Shared& s, int64_t part) {
   const GatedProblem& p = gated(plain);
   const int64_t H = p.hidden, I = p.inputs, N = p.gates * H;
   const T* hh = static_cast<const T*>(p.weight_hh);
-  pack<T>(N, H, hh, H, 1, static_cast<T*>(s.backward_hh));
-  if (p.grad_x) pack<T>(N, I, static_cast<const T*>(p.weight_ih), I, 1, static_cast<T*>(s.backward_ih));
-  if (s.forward_hh) pack<T>(H, N, hh, 1, H, static_cast<T*>(s.forward_hh));
+  pack_part<T>(p, part, N, H, hh, H, 1, static_cast<T*>(s.backward_hh));
+  if (p.grad_x) pack_part<T>(p, part, N, I, static_cast<const T*>(p.weight_ih), I, 1, static_cast<T*>(s.backward_ih));
+  if (s.forward_hh) pack_part<T>(p, part, H, N, hh, 1, H, static_cast<T*>(s.forward_hh));
 }
 
 template <class T, class Cell> void forward_steps(const GatedProblem& p, const Shared& s, const Slice& slice, T* scratch) {
@@ -85,7 +92,7 @@ template <class T, class Cell> void forward_steps(const GatedProblem& p, const S
       const T* ax = p.tokens ? table + p.tokens[at + r] * row : from_x + r * row;
       const T* ah = h_before ? from_h + r * row : with_h;
       const bool hold = held(p, time, slice.first + r);
-      for (int64_t j = 0; j < H; j += kWidth<T>) {
+      each_vector<T>(H, [&](int64_t j) SG_INLINE {
         const Vector<T> h_old = h_before ? load_row(h_before + r * H, j, H) : Vector<T>{};
         const Vector<T> c_old = Cell::kHasMemory && c_before ? load_row(c_before + r * H, j, H) : Vector<T>{};
         Vector<T> found[Cell::kGates], kept, h;
@@ -93,7 +100,7 @@ template <class T, class Cell> void forward_steps(const GatedProblem& p, const S
         for (int gate = 0; gate < Cell::kGates; ++gate) store_row(gates + (at + r) * N + gate * H, found[gate], j, H);
         store_row(memory + (at + r) * H, hold && Cell::kHasMemory ? c_old : kept, j, H);
         store_row(output + (at + r) * H, hold ? h_old : h, j, H);
-      }
+      });
     }
     h_before = output + at * H;
     c_before = memory + at * H;
@@ -176,7 +183,7 @@ template <class T, class Cell> struct Sweep {
     const StateError<T> error = state_error(rows, v, step, r);
     const auto error_c = [&](int64_t j) { return error.clips ? error.limited(load(v_c + j)) : load(v_c + j); };
     V error_sums = {}, back_sums = {};
-    for (int64_t j = 0; j < H; j += kWidth<T>) {
+    each_vector<T>(H, [&](int64_t j) SG_INLINE {
       const V e = error(j), back = load(v + j);
       Cell cell(kept, j, e, V{}, std::true_type());
       error_sums += e * e;
@@ -195,7 +202,7 @@ template <class T, class Cell> struct Sweep {
       V found[Cell::kGates];
       cell.errors(found);
       for (int gate = 0; gate < Cell::kGates; ++gate) store_row(errors + r * row + gate * H, found[gate], j, H);
-    }
+    });
     if (!p.error_sq) return;
     // Both parts of the state in one row of 2 P entries.
     const int64_t n = Cell::kHasMemory ? 2 * P : P;
@@ -237,11 +244,14 @@ template <class T> void weights(const Problem& plain, const Shared& s, int64_t i
   else gated_weights<T, Gru<T>>(p, s, index, static_cast<T*>(scratch));
 }
 
-template <class T> void reduce(const Problem& plain, const Shared& s) { gated_reduce<T>(gated(plain), s); }
+template <class T> void reduce_part(const Problem& plain, const Shared& s, int64_t part) {
+  gated_reduce<T>(gated(plain), s, part);
+}
 
 template <class T> constexpr Kernel table(const char* name) {
-  return {name,       sizes_forward<T>, sizes_backward<T>, pack_forward<T>, pack_backward<T>, forward<T>,
-          backward<T>, nullptr,         nullptr,           weights<T>,      reduce<T>,        scratch_bytes<T>};
+  return {name,        sizes_forward<T>, sizes_backward<T>, nullptr,          nullptr,
+          forward<T>,  backward<T>,      nullptr,           nullptr,          weights<T>,
+          nullptr,     scratch_bytes<T>, pack_forward_part<T>, pack_backward_part<T>, reduce_part<T>};
 }
 
 }  // namespace

@@ -23,6 +23,13 @@ template <class T> inline Vector<T> scaled(double factor, Vector<T> x) {
   return x;
 }
 
+// A gate's s(x) = 1 / (1 + exp(-x)). The plain cell's Sigmoid is slower by a quarter: it takes exp of -|x| alone.
+template <class T> inline Vector<T> gate_of(Vector<T> x) {
+  constexpr T limit = Types<T>::kExpLimit;
+  const Exponential<T> e = exponential<T>(at_least<T>(at_most<T>(-x, limit), -limit));
+  return 1 / (1 + (e.power * e.p + e.power));
+}
+
 // One sequence's rows at one step: what the forward pass left.
 template <class T> struct Kept {
   const T *gates, *memory, *after;  // after: h'
@@ -40,8 +47,8 @@ template <class T> struct Gru {
 
   // From W_ih x and W_hh h (biases included): the gates, m and h'.
   static void step(const T* ax, const T* ah, int64_t H, V before, V gates[kGates], V& memory, V& h) {
-    gates[0] = Sigmoid<T>::value(load(ax) + load(ah));
-    gates[1] = Sigmoid<T>::value(load(ax + H) + load(ah + H));
+    gates[0] = gate_of<T>(load(ax) + load(ah));
+    gates[1] = gate_of<T>(load(ax + H) + load(ah + H));
     memory = load(ah + 2 * H);
     gates[2] = Tanh<T>::value(load(ax + 2 * H) + gates[0] * memory);
     h = gates[2] + gates[1] * (before - gates[2]);
@@ -78,10 +85,10 @@ template <class T> struct Lstm {
 
   // The same; `before` is c, `memory` c'.
   static void step(const T* ax, const T* ah, int64_t H, V before, V gates[kGates], V& memory, V& h) {
-    gates[0] = Sigmoid<T>::value(load(ax) + load(ah));
-    gates[1] = Sigmoid<T>::value(load(ax + H) + load(ah + H));
+    gates[0] = gate_of<T>(load(ax) + load(ah));
+    gates[1] = gate_of<T>(load(ax + H) + load(ah + H));
     gates[2] = Tanh<T>::value(load(ax + 2 * H) + load(ah + 2 * H));
-    gates[3] = Sigmoid<T>::value(load(ax + 3 * H) + load(ah + 3 * H));
+    gates[3] = gate_of<T>(load(ax + 3 * H) + load(ah + 3 * H));
     memory = gates[1] * before + gates[0] * gates[2];
     h = gates[3] * Tanh<T>::value(memory);
   }

@@ -31,7 +31,7 @@ template <class T> struct Rows {
     if (step > 0) return at(tensor, time_of(p, step - 1), p.hidden);
     return first ? at(first, 0, p.hidden) : nullptr;
   }
-  Kept<T> kept(int64_t step, int64_t r) const {
+  SG_INLINE inline Kept<T> kept(int64_t step, int64_t r) const {
     const int64_t H = p.hidden, time = time_of(p, step);
     const T* h = before(p.output, p.h0, step);
     const T* c = p.gates == 4 ? before(p.memory, p.c0, step) : nullptr;
@@ -54,7 +54,7 @@ template <class T> struct StateError {
   Vector<T> limited(Vector<T> e) const { return e > clip ? splat(clip) : e < -clip ? splat(-clip) : e; }
 };
 
-template <class T> StateError<T> state_error(const Rows<T>& rows, const T* arrived, int64_t step, int64_t r) {
+template <class T> SG_INLINE inline StateError<T> state_error(const Rows<T>& rows, const T* arrived, int64_t step, int64_t r) {
   const GatedProblem& p = rows.p;
   const int64_t time = time_of(p, step);
   const T* direct = p.grad_output ? rows.at(p.grad_output, time, p.hidden) + r * p.hidden : nullptr;

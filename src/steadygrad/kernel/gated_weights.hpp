@@ -63,7 +63,7 @@ template <class T, class Cell, bool kOmega>
 void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, const T* w, double factor, T* gamma, T* sums,
                    T* errors) {
   const int64_t H = kept.hidden;
-  for (int64_t j = 0; j < H; j += kWidth<T>) {
+  each_vector<T>(H, [&](int64_t j) SG_INLINE {
     const Cell cell(kept, j, error(j), d ? load(d + j) : Vector<T>{}, std::integral_constant<bool, kOmega>());
     Vector<T> found[Cell::kGates], P[Cell::kGates] = {}, towards[Cell::kGates];
     cell.errors(found);
@@ -76,7 +76,7 @@ void row_of_errors(const Kept<T>& kept, const StateError<T>& error, const T* d, 
       if (sums) store_row(sums + gate * H, found[gate] + P[gate], j, H);
       if (!Cell::kHasMemory) store_row(errors + gate * H, found[gate], j, H);
     }
-  }
+  });
 }
 
 template <class T, class Cell>
@@ -188,24 +188,33 @@ template <class T, class Cell> void gated_weights(const GatedProblem& p, const S
     chunk_of_weights<T, Cell>(p, s, slice, room, partial, begin, begin + steps < p.steps ? begin + steps : p.steps);
 }
 
-// grad [N, M] = sums^T, for sums [M, N] with `row` entries a row; square by square, since one of both is always read or
-// written across its rows.
-template <class T> void transpose(int64_t M, int64_t N, const T* sums, int64_t row, T* grad) {
+// Columns of grad [N, M] = sums^T, for sums [M, N] with `row` entries a row; square by square, since one of both is always read
+// or written across its rows.
+template <class T> void transpose(const Columns<T>& columns, int64_t M, int64_t N, const T* sums, int64_t row, T* grad) {
   constexpr int64_t kSquare = 16;
   for (int64_t n = 0; n < N; n += kSquare)
-    for (int64_t m = 0; m < M; m += kSquare)
+    for (int64_t m = columns.first; m < columns.end; m += kSquare)
       for (int64_t j = n; j < n + kSquare && j < N; ++j)
-        for (int64_t i = m; i < m + kSquare && i < M; ++i) grad[j * M + i] = sums[i * row + j];
+        for (int64_t i = m; i < m + kSquare && i < columns.end; ++i) grad[j * M + i] = sums[i * row + j];
 }
 
-template <class T> void gated_reduce(const GatedProblem& p, const Shared& s) {
+template <class T> void gated_reduce(const GatedProblem& p, const Shared& s, int64_t part) {
   const GatedPartial<T> sums(p, s.partial, 0);
   const int64_t N = p.gates * p.hidden;
-  for (int64_t index = 1; index < count_slices(p); ++index)
-    for (int64_t i = 0; i < sums.size; i += kWidth<T>)
-      store(sums.hh + i, load(sums.hh + i) + load(sums.hh + index * sums.size + i));
-  if (p.grad_weight_hh) transpose<T>(p.hidden, N, sums.hh, sums.row, static_cast<T*>(p.grad_weight_hh));
-  if (p.grad_weight_ih) transpose<T>(p.inputs, N, sums.ih, sums.row, static_cast<T*>(p.grad_weight_ih));
+  const auto add_slices = [&](T* total, int64_t count) {
+    for (int64_t index = 1; index < count_slices(p); ++index)
+      for (int64_t i = 0; i < count; i += kWidth<T>) store(total + i, load(total + i) + load(total + index * sums.size + i));
+  };
+  const auto weight = [&](T* total, int64_t width, void* grad) {
+    const Columns<T> columns(p, width, part);
+    if (!grad || columns.first >= columns.end) return;
+    add_slices(total + columns.first * sums.row, (columns.end - columns.first) * sums.row);
+    transpose<T>(columns, width, N, total, sums.row, static_cast<T*>(grad));
+  };
+  weight(sums.hh, p.hidden, p.grad_weight_hh);
+  weight(sums.ih, p.inputs, p.grad_weight_ih);
+  if (part > 0) return;
+  add_slices(sums.bias_ih, 2 * sums.row);
   if (p.grad_bias) __builtin_memcpy(p.grad_bias, sums.bias_ih, N * sizeof(T));
   if (p.grad_bias_hh) __builtin_memcpy(p.grad_bias_hh, sums.bias_hh, N * sizeof(T));
 }

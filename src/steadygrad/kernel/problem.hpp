@@ -82,7 +82,14 @@ struct Kernel {
   void (*weights)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*reduce)(const Problem&, const Shared&);
   int64_t (*scratch_bytes)(const Problem&);
+  // The gated cells' pack_forward, pack_backward and reduce (null above): one of count_parts() parts, on any thread.
+  void (*pack_forward_part)(const Problem&, const Shared&, int64_t part);
+  void (*pack_backward_part)(const Problem&, const Shared&, int64_t part);
+  void (*reduce_part)(const Problem&, const Shared&, int64_t part);
 };
+
+// What is done once for all slices, weights packed and gradients added up, takes a wide layer milliseconds: it is shared out.
+static inline int64_t count_parts(const Problem& p) { return p.hidden > 128 ? 4 : 1; }
 
 }  // namespace steadygrad
 

@@ -19,8 +19,11 @@ void pack(int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n,
     if (step_n == 1) {
       for (int64_t k = 0; k < K; ++k) __builtin_memcpy(panels + k * width, source + k * step_k + first, columns * sizeof(T));
     } else {
-      for (int64_t j = 0; j < columns; ++j)
-        for (int64_t k = 0; k < K; ++k) panels[k * width + j] = source[k * step_k + (first + j) * step_n];
+      constexpr int64_t kSome = 64;  // rows of the panel that stay in the cache until all of their columns are written
+      for (int64_t begin = 0; begin < K; begin += kSome)
+        for (int64_t j = 0; j < columns; ++j)
+          for (int64_t k = begin; k < K && k < begin + kSome; ++k)
+            panels[k * width + j] = source[k * step_k + (first + j) * step_n];
     }
     panels += K * width;
   }
@@ -36,24 +39,36 @@ template <class T> struct Start {
 };
 
 // One block: C[0..M, 0..V vectors] = start + A[0..M, 0..K] B. Entry (m, k) of A is a[m * step_m + k * step_k]; the rows of B are
-// row_b entries apart, in panels as many as the block is wide.
-template <class T, int M, int V, bool kPacked>
-inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* b_row, int64_t row_b, T* c, int64_t row_c,
+// row_b entries apart, in panels as many as the block is wide. Step: int64_t, or One where A is laid out for the block.
+using One = std::integral_constant<int64_t, 1>;
+
+template <class T, int M, int V, bool kPacked, class Step>
+inline void block(int64_t K, const T* a, Step step_m, int64_t step_k, const T* b_row, int64_t row_b, T* c, int64_t row_c,
                   Start<T> start) {
+  // Four rows of A from one address: with an address for each of twelve rows the compiler runs out of registers.
+  constexpr int kGroups = (M + 3) / 4;
+  const T* rows_of_a[kGroups];
+  for (int group = 0; group < kGroups; ++group) rows_of_a[group] = a + 4 * group * step_m;
+  if (start.late) {
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < V; ++v) __builtin_prefetch(start.values + m * start.row + v * kWidth<T>, 1);
+  }
   Vector<T> sums[M][V];
 #pragma GCC unroll 16
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v)
       sums[m][v] = start.values && !start.late ? load(start.values + m * start.row + v * kWidth<T>) : Vector<T>{};
-  for (int64_t k = 0; k < K; ++k, a += step_k, b_row += kPacked ? V * kWidth<T> : row_b) {
+  for (int64_t k = 0; k < K; ++k, b_row += kPacked ? V * kWidth<T> : row_b) {
     Vector<T> b[V];
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) b[v] = load(b_row + v * kWidth<T>);
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m)
 #pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) sums[m][v] += b[v] * a[m * step_m];
+      for (int v = 0; v < V; ++v) sums[m][v] += b[v] * rows_of_a[m / 4][m % 4 * step_m];
+#pragma GCC unroll 3
+    for (int group = 0; group < kGroups; ++group) rows_of_a[group] += step_k;
   }
   if (start.late) {
 #pragma GCC unroll 16
@@ -67,8 +82,8 @@ inline void block(int64_t K, const T* a, int64_t step_m, int64_t step_k, const T
     for (int v = 0; v < V; ++v) store(c + m * row_c + v * kWidth<T>, sums[m][v]);
 }
 
-template <class T, int V, bool kPacked>
-void rows(int64_t M, int64_t K, const T* a, int64_t step_m, int64_t step_k, const T* b, int64_t row_b, T* c, int64_t row_c,
+template <class T, int V, bool kPacked, class Step>
+void rows(int64_t M, int64_t K, const T* a, Step step_m, int64_t step_k, const T* b, int64_t row_b, T* c, int64_t row_c,
           Start<T> start) {
   switch (M) {
 #define SG_CASE(m) case m: block<T, m, V, kPacked>(K, a, step_m, step_k, b, row_b, c, row_c, start); break;
@@ -126,8 +141,8 @@ void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
       T* c_m = c + m * row_c + first;
-      if (narrow) rows<T, 1, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c, true});
-      else rows<T, 2, true>(count, K, room + K * m, 1, count, panels, 0, c_m, row_c, {c_m, row_c, true});
+      if (narrow) rows<T, 1, true>(count, K, room + K * m, One(), count, panels, 0, c_m, row_c, {c_m, row_c, true});
+      else rows<T, 2, true>(count, K, room + K * m, One(), count, panels, 0, c_m, row_c, {c_m, row_c, true});
     }
     panels += K * (narrow ? kWidth<T> : kPanel<T>);
   }
@@ -137,8 +152,8 @@ void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const
 template <class T>
 void add_narrow_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const T* b, int64_t row_b, T* c, int64_t row_c) {
   for (int64_t first = 0; first < N; first += kPanel<T>) {
-    if (N - first < kPanel<T>) rows<T, 1, false>(M, K, a, 1, row_a, b + first, row_b, c + first, row_c, {c + first, row_c});
-    else rows<T, 2, false>(M, K, a, 1, row_a, b + first, row_b, c + first, row_c, {c + first, row_c});
+    if (N - first < kPanel<T>) rows<T, 1, false>(M, K, a, One(), row_a, b + first, row_b, c + first, row_c, {c + first, row_c});
+    else rows<T, 2, false>(M, K, a, One(), row_a, b + first, row_b, c + first, row_c, {c + first, row_c});
   }
 }
 

@@ -32,6 +32,32 @@ template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) 
   return double(sum<T>(sums)) / (double(scale) * double(scale));
 }
 
+// Columns `first` to `end` of the N that one part of the work takes: whole panels, or as many entries at least.
+template <class T> struct Columns {
+  int64_t first, end;
+  Columns(const Problem& p, int64_t n, int64_t part) {
+    const int64_t panels = (n + kPanel<T> - 1) / kPanel<T>, parts = steadygrad::count_parts(p);
+    first = panels * part / parts * kPanel<T>;
+    end = part + 1 == parts ? n : panels * (part + 1) / parts * kPanel<T>;
+  }
+};
+
+// One part of pack().
+template <class T>
+void pack_part(const Problem& p, int64_t part, int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n, T* panels) {
+  const Columns<T> columns(p, N, part);
+  pack<T>(K, columns.end - columns.first, source + columns.first * step_n, step_k, step_n, panels + columns.first * K);
+}
+
+// body(j) for the first lane j of every vector of a row of n entries. The last one, if it is not whole, has a copy of the body of
+// its own: in the other, load_row and store_row with this n need not look where the row ends.
+#define SG_INLINE __attribute__((always_inline))
+template <class T, class Body> inline void each_vector(int64_t n, Body body) {
+  int64_t j = 0;
+  for (; n - j >= kWidth<T>; j += kWidth<T>) body(j);
+  if (j < n) body(j);
+}
+
 // The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
 // B. The step's row r is fetched by row(r)(j), a vector at a time.
 template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {

@@ -102,6 +102,28 @@ template <class T> inline Vector<T> with_sign_of(Vector<T> x, Vector<T> sign_of)
   return (Vector<T>)((Whole<T>)x | ((Whole<T>)sign_of & sign));
 }
 
+// x, or the limit where x is above (or below) it. NaN stays NaN.
+template <class T> inline Vector<T> at_most(Vector<T> x, T limit) {
+#if SG_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_min_ps(_mm512_set1_ps(limit), (__m512)x);
+  else return (Vector<T>)_mm512_min_pd(_mm512_set1_pd(limit), (__m512d)x);
+#else
+  return x > limit ? splat<T>(limit) : x;
+#endif
+}
+template <class T> inline Vector<T> at_least(Vector<T> x, T limit) { return -at_most<T>(-x, -limit); }
+
+// 2^n for whole numbers n within the exponents of normal numbers.
+template <class T> inline Vector<T> power_of_two(Vector<T> n) {
+#if SG_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_scalef_ps(_mm512_set1_ps(1), (__m512)n);
+  else return (Vector<T>)_mm512_scalef_pd(_mm512_set1_pd(1), (__m512d)n);
+#else
+  const Whole<T> exponent = __builtin_convertvector(n, Whole<T>) + Types<T>::kExponentBias;
+  return (Vector<T>)(exponent << Types<T>::kMantissa);
+#endif
+}
+
 // exp(y) - 1 as 2^n (p + 1) - 1 with y = n ln 2 + r, |r| <= ln 2 / 2 and p = exp(r) - 1 by its Taylor series.
 template <class T> struct Exponential { Vector<T> power, p; };
 
@@ -118,15 +140,13 @@ template <class T> inline Exponential<T> exponential(Vector<T> y) {
   Vector<T> p = splat<T>(coefficient[L::kTaylorTerms]);
 #pragma GCC unroll 16
   for (int i = L::kTaylorTerms - 1; i >= 1; --i) p = p * r + coefficient[i];
-  const Whole<T> exponent = __builtin_convertvector(n, Whole<T>) + L::kExponentBias;
-  return {(Vector<T>)(exponent << L::kMantissa), p * r};
+  return {power_of_two<T>(n), p * r};
 }
 
 template <class T> struct Tanh {
   static Vector<T> value(Vector<T> x) {
     const Vector<T> a = magnitude<T>(x);
-    const Vector<T> limit = splat<T>(Types<T>::kTanhOne);
-    const Vector<T> y = a > limit ? limit : a;  // NaN compares false and stays NaN
+    const Vector<T> y = at_most<T>(a, Types<T>::kTanhOne);
     const Exponential<T> e = exponential<T>(y + y);
     const Vector<T> m = e.power * e.p + (e.power - 1);  // exp(2|x|) - 1, without cancellation since 2|x| >= 0
     return with_sign_of<T>(m / (m + 2), x);
@@ -136,8 +156,7 @@ template <class T> struct Tanh {
 template <class T> struct Sigmoid {
   static Vector<T> value(Vector<T> x) {
     const Vector<T> a = magnitude<T>(x);
-    const Vector<T> limit = splat<T>(Types<T>::kExpLimit);
-    const Exponential<T> e = exponential<T>(-(a > limit ? limit : a));
+    const Exponential<T> e = exponential<T>(-at_most<T>(a, Types<T>::kExpLimit));
     const Vector<T> m = e.power * e.p + e.power;  // exp(-|x|)
     return (x < 0 ? m : splat<T>(1)) / (1 + m);
   }

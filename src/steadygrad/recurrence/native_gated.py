@@ -62,8 +62,8 @@ def backward(
     if measured is None and problem.alpha > 0:
         measured = torch.empty(2, batch, steps, dtype=torch.float64)
     if measured is not None:
-        problem.error_sq = memory.address("measured", measured, (2, batch, steps), torch.float64)
-        problem.back_sq = memory.address("measured", measured[1], (batch, steps), torch.float64)
+        first = memory.address("measured", measured, (2, batch, steps), torch.float64)
+        problem.error_sq, problem.back_sq = first, (first or 0) + batch * steps * measured.element_size()
     grads = Gradients(
         torch.empty(inputs.shape, dtype=dtype) if wanted.inputs else None,
         torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,
