@@ -156,7 +156,7 @@ def _errors(
 def _measured(saved: Saved, norms: Tensor, arrived: Tensor, options: Options) -> Tensor:
     steps = len(arrived)
     error_sq = norms.square()
-    arrived[steps - 1 if options.reverse else 0] = 0  # the first step sends nothing to another step
+    arrived[steps - 1 if options.reverse else 0].zero_()  # the first step sends nothing to another step
     back_sq = norm(arrived).square()
     if saved.lengths is not None:
         # A held step has no error of its own, and nothing travels into or out of it.

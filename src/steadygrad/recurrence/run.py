@@ -219,7 +219,9 @@ class _Recurrence(torch.autograd.Function):
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
             found: Gradients = ctx.engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
             if recorder is not None and found.measured is not None:
-                recorder.record(found.measured, options, lengths, fault.find(found.measured, options, inputs, output))
+                # The kernel's numbers are here already; those of torch operations may still be computed, on a GPU.
+                look = fault.find if ctx.engine in (native, native_gated) else fault.later
+                recorder.record(found.measured, options, lengths, look(found.measured, options, inputs, output))
         bias_hh = found.bias if found.bias_hh is None else found.bias_hh
         biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)
         return found.inputs, found.h0, found.weight_ih, found.weight_hh, *biases, None, found.c0, None, None, None
