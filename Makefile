@@ -14,7 +14,7 @@ $(READY): pyproject.toml setup.py constraints.txt $(KERNEL)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-# What only tests of other libraries need (Lightning, accelerate, TensorBoard, ONNX, a browser's driver); without it they are skipped.
+# What only tests of other libraries need (Lightning, accelerate, TensorBoard, ONNX, Triton, a browser's driver); without it they are skipped.
 integrations: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[integrations]'
 

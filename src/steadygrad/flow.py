@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
@@ -235,7 +235,7 @@ class Recorder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._seen: tuple[Tensor, Options, Tensor | None, Fault | None] | None = None
+        self._seen: tuple[Tensor, Options, Tensor | None, Fault | Callable[[], Fault | None] | None] | None = None
         self._spare: Tensor | None = None
         number = next(self._numbers)
         self._alive[number] = self
@@ -252,7 +252,8 @@ class Recorder:
         """What the last backward pass left; None before the first."""
         if self._seen is None:
             return None
-        measured, options, lengths, fault = self._seen
+        measured, options, lengths, found = self._seen
+        fault = found if found is None or isinstance(found, Fault) else found()
         return CellFlow(self.name, measured.transpose(1, 2).clone(), options, lengths, fault)
 
     def room(self, batch: int, steps: int) -> Tensor:
@@ -263,8 +264,17 @@ class Recorder:
             room = torch.empty(2, batch, steps, dtype=torch.float64)
         return room
 
-    def record(self, measured: Tensor, options: Options, lengths: Tensor | None, fault: Fault | None = None) -> None:
-        """Take in [2, B, T]: squared norms of the errors, and of what each step sends back; and what was not finite."""
+    def record(
+        self,
+        measured: Tensor,
+        options: Options,
+        lengths: Tensor | None,
+        fault: Fault | Callable[[], Fault | None] | None = None,
+    ) -> None:
+        """Take in [2, B, T]: squared norms of the errors, and of what each step sends back; and what was not finite.
+
+        `fault` may be a function, which is asked when the flow is.
+        """
         before, self._seen = self._seen, (measured, options, lengths, fault)
         self._spare = None if before is None else before[0]
 

@@ -95,6 +95,11 @@ class RecurrentLayer(torch.nn.RNNBase):
         cells = [cell for cell in (recorder.last for recorder in self._recorders) if cell is not None]
         return GradientFlow(cells)
 
+    @property
+    def computed_by(self) -> str:
+        """What `backend` comes to for these parameters: 'reference', 'torch' (torch operations), 'native' or 'triton'."""
+        return recurrence.choose(self.backend, self._weights(0)[1], self.cell)
+
     def flatten_parameters(self) -> None:
         """Does nothing; here because torch's layers have it."""
 

@@ -26,8 +26,11 @@ class RNN(RecurrentLayer):
             what the authors' program computes (regularizer.py).
         leak: λ of leaky units, in [0, 1); 0 are plain units.
         clip_error: Mikolov's rule: each entry of the error is clipped to [−c, c] at every step on the way back.
-        backend: 'auto', 'reference', 'torch' or 'native' (recurrence/run.py). 'native' is for float32 and float64 on the CPU;
-            on other devices and with other dtypes it computes in torch operations too. Autocast leaves the layer alone.
+        backend: 'auto', 'reference', 'torch', 'native' or 'triton' (recurrence/run.py). 'native' is for float32 and float64
+            on the CPU; on other devices and with other dtypes it computes in torch operations too. 'triton' is for float32 and
+            float64 on CUDA up to 128 units, and computes in torch operations where that does not fit; it is tested by Triton's
+            interpreter and was never run or timed on a device, so 'auto' does not take it. `computed_by` tells which of them
+            it came to. Autocast leaves the layer alone.
         device, dtype: as in torch.nn.RNN.
 
     Shapes:

@@ -12,7 +12,7 @@ product (f_k and u_k: regularizer.py). A step past a sequence's length holds its
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, _ = given
     sigma = nonlinearity.get(options.nonlinearity)
     bias = bias_ih + bias_hh if bias_ih is not None and bias_hh is not None else None
-    projected = _projected(inputs, weight_ih, bias)
+    projected = project(inputs, weight_ih, bias)
     output = torch.empty_like(projected) if options.leak > 0 else projected
     weight = weight_hh.T
     states, before = output.unbind(0), projected.unbind(0)
@@ -50,7 +50,7 @@ def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
     return saved, ((output[:1] if options.reverse else output[-1:]).clone(),)
 
 
-def _projected(inputs: Tensor, weight_ih: Tensor, bias: Tensor | None) -> Tensor:
+def project(inputs: Tensor, weight_ih: Tensor, bias: Tensor | None) -> Tensor:
     """W_ih x + b of every step, [T, B, H], and not a view: the output is made of it, and may be changed in place."""
     projected = weight_ih.new_empty(*inputs.shape[:2], weight_ih.shape[0])
     flat = projected.flatten(0, 1)
@@ -70,11 +70,26 @@ def backward(
     wanted: Wanted,
     recorder: Recorder | None,
 ) -> Gradients:
-    alpha = options.alpha if wanted.weight_hh else 0.0
-    measure = recorder is not None or alpha > 0
-    deltas, arrived, norms, h0_error = _errors(saved, grad_output, grad_last[0], options, measure)
-    measured = _measured(saved, norms, arrived, options) if norms is not None and arrived is not None else None
+    measure = recorder is not None or (options.alpha > 0 and wanted.weight_hh)
+    return gradients(saved, _errors(saved, grad_output, grad_last[0], options, measure), options, wanted)
 
+
+class Errors(NamedTuple):
+    """What the loop over time leaves; the rest of a backward pass is done over all steps at once."""
+
+    deltas: Tensor  # [T, B, H]
+    arrived: (
+        Tensor | None
+    )  # [T, B, H], entry k: what k sends back, where that is measured; the first step's is not read
+    norms: Tensor | None  # [T, B], where measured: ‖error_k‖
+    h0: Tensor  # [B, H]
+
+
+def gradients(saved: Saved, errors: Errors, options: Options, wanted: Wanted) -> Gradients:
+    """All gradients and what was measured, from the errors of every step."""
+    deltas, arrived, norms, h0_error = errors
+    alpha = options.alpha if wanted.weight_hh else 0.0
+    measured = _measured(saved, norms, arrived, options) if norms is not None and arrived is not None else None
     flat = deltas.flatten(0, 1)
     grad_hh: Tensor | None = None
     if wanted.weight_hh:
@@ -98,8 +113,7 @@ def backward(
 
 def _errors(
     saved: Saved, grad_output: Tensor | None, grad_last: Tensor | None, options: Options, measure: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
-    """δ [T, B, H]; where measured, v [T, B, H] (entry k: what k sends back) and ‖error_k‖ [T, B]; and the error of h0."""
+) -> Errors:
     leak, clip = options.leak, options.clip_error
     # The slopes are worked out for all steps at once and turned into δ in place, step by step.
     deltas = nonlinearity.get(options.nonlinearity).slope(
@@ -128,22 +142,22 @@ def _errors(
         if clip is not None and leak == 0:
             delta.clamp_(-clip, clip)
         if norms is not None and options.state_is_after:
-            _norm(error, out=norms[time])
+            norm(error, out=norms[time])
         if held is None:
             back = torch.addmm(error, delta, saved.weight_hh, beta=leak) if leak > 0 else delta @ saved.weight_hh
         else:
             delta.masked_fill_(held, 0)
             back = torch.where(held, error, delta @ saved.weight_hh + leak * error)
     if norms is not None and not options.state_is_after:
-        _norm(deltas, out=norms)
-    return deltas, arrived, norms, back
+        norm(deltas, out=norms)
+    return Errors(deltas, arrived, norms, back)
 
 
 def _measured(saved: Saved, norms: Tensor, arrived: Tensor, options: Options) -> Tensor:
     steps = len(arrived)
     error_sq = norms.square()
-    arrived[steps - 1 if options.reverse else 0] = 0  # the first step sends nothing to another step
-    back_sq = _norm(arrived).square()
+    arrived[steps - 1 if options.reverse else 0].zero_()  # the first step sends nothing to another step
+    back_sq = norm(arrived).square()
     if saved.lengths is not None:
         # A held step has no error of its own, and nothing travels into or out of it.
         running = torch.arange(steps, device=arrived.device).unsqueeze(1) < saved.lengths
@@ -181,7 +195,8 @@ def _recurrent_gradient(
     return gradient
 
 
-def _norm(rows: Tensor, out: Tensor | None = None) -> Tensor:
+def norm(rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Norms along the last axis, in float64 where the device has it."""
     return cast(Any, torch.linalg).vector_norm(rows, dim=-1, dtype=_wide(rows), out=out)
 
 

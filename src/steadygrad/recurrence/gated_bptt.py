@@ -157,8 +157,8 @@ class _Sweep:
                 back = tuple(torch.where(held, old, new) for old, new in zip(error, back, strict=True))
         if self.errors is not None and self.back is not None:
             self.measured = torch.stack([_square(self.errors), _square(self.back)])
-            self.measured[1, times[0]] = 0  # the first step sends nothing to another step
-            self.measured *= _on(running_pairs(saved.lengths, steps, options.reverse), self.measured)
+            self.measured[1, times[0]].zero_()  # the first step sends nothing to another step
+            self.measured *= running_pairs(saved.lengths, steps, options.reverse)
         return back
 
     def _gru(self, time: int, error: State) -> State:
@@ -190,10 +190,6 @@ def _square(parts: Tensor) -> Tensor:
     """[T, B] in float64 of [parts, T, B, H]: squares of errors that explode or vanish leave float32."""
     wide = parts if parts.device.type == "mps" else parts.double()
     return wide.square().sum((0, -1))
-
-
-def _on(mask: Tensor | float, like: Tensor) -> Tensor | float:
-    return mask.to(like.device) if isinstance(mask, Tensor) else mask
 
 
 def _omega_gradient(saved: Saved, sweep: _Sweep, options: Options) -> Tensor:

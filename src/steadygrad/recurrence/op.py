@@ -118,7 +118,8 @@ def recurrence_backward(
     back = _engine(mode, backend).backward
     found: Gradients = back(saved, grad_output, (grad_last, grad_last_c), options, Wanted(*wanted), listener)
     if listener is not None and found.measured is not None:
-        at_fault = fault.find(found.measured, options, inputs, output)
+        look = fault.find if backend == "native" else fault.later
+        at_fault = look(found.measured, options, inputs, output)
         listener.record(found.measured, options, lengths, at_fault)
     bias_hh = found.bias if found.bias_hh is None else found.bias_hh
     if bias_hh is not None and bias_hh is found.bias:

@@ -3,7 +3,8 @@
 reference   an autograd loop (oracle.py): what the others are tested against
 torch       forward and backward by hand in torch operations (bptt.py, gated_bptt.py)
 native      the same in the C++ kernel (native.py): CPU, float32 and float64
-auto        native where it is built and quicker, else torch
+triton      the plain layer's loops in one launch each (triton.py): CUDA, up to 128 units; never timed on a device
+auto        native where it is built and quicker, else torch; never triton
 
 Hand-written derivatives are for ordinary tensors, differentiated once. All else is done in operations that torch itself can
 differentiate, trace or transform: tensor subclasses, dispatch modes, torch.func and forward-mode derivatives (`oracle`
@@ -25,14 +26,15 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, strange
+from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, strange, triton
 from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
-BACKENDS = ("auto", "reference", "torch", "native")
+BACKENDS = ("auto", "reference", "torch", "native", "triton")
 ENGINES: dict[tuple[str, str], ModuleType] = {
     ("RNN", "torch"): bptt,
     ("RNN", "native"): native,
+    ("RNN", "triton"): triton,
     ("GRU", "torch"): gated_bptt,
     ("GRU", "native"): native_gated,
     ("LSTM", "torch"): gated_bptt,
@@ -52,7 +54,10 @@ to here at batches of 1 to 32, and slower from 1,536 units on at batches of 32 a
 
 
 def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
-    """The backend that computes: 'reference', 'torch' or 'native'."""
+    """The backend that computes: 'reference', 'torch', 'native' or 'triton'. Refuses what is not there."""
+    if backend == "triton":
+        triton.check_mode(mode)
+        return "triton" if triton.fits(weight_hh) else "torch"
     if backend == "native" and not native.is_built():
         raise RuntimeError(native.HOW_TO_GET_IT)
     if backend in ("auto", "native"):
@@ -94,6 +99,8 @@ def run(
     chosen = choose(backend, given.weight_hh, options.mode)
     if is_exporting() or given.inputs.shape[1] == 0:  # an empty batch: no error to measure, gradients of 0
         return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
+    if backend == "triton":  # only now: a layer is often made on the CPU and moved
+        triton.check_device(given.weight_hh)
     if torch.compiler.is_compiling():
         if chosen == "reference":
             return _by_oracle_uncompiled(given, options, recorder)
@@ -214,7 +221,9 @@ class _Recurrence(torch.autograd.Function):
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
             found: Gradients = ctx.engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
             if recorder is not None and found.measured is not None:
-                recorder.record(found.measured, options, lengths, fault.find(found.measured, options, inputs, output))
+                # The kernel's numbers are here already; those of torch operations may still be computed, on a GPU.
+                look = fault.find if ctx.engine in (native, native_gated) else fault.later
+                recorder.record(found.measured, options, lengths, look(found.measured, options, inputs, output))
         bias_hh = found.bias if found.bias_hh is None else found.bias_hh
         biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)
         return found.inputs, found.h0, found.weight_ih, found.weight_hh, *biases, None, found.c0, None, None, None

@@ -135,7 +135,8 @@ class _Tape:
                 found[0, time] = square(self.errors[index])
             if index > 0 and index in self.sent:
                 found[1, time] = self.sent[index]
-        return found * running_pairs(self.lengths, steps, self.options.reverse)
+        lengths = None if self.lengths is None else self.lengths.cpu()
+        return found * running_pairs(lengths, steps, self.options.reverse)
 
     def omega_gradient(self) -> Sequence[Tensor]:
         """α ∂⁺Ω/∂θ_rec."""
@@ -199,7 +200,7 @@ def running_pairs(lengths: Tensor | None, steps: int, reverse: bool) -> Tensor |
     """[2, T, B]: which steps have an error, and which send one to a running step; 1 where no sequence is padded."""
     if lengths is None:
         return 1.0
-    running = torch.arange(steps).unsqueeze(1) < lengths.cpu()
+    running = torch.arange(steps, device=lengths.device).unsqueeze(1) < lengths
     receiver = torch.zeros_like(running)
     if reverse:
         receiver[:-1] = running[1:]
