@@ -28,17 +28,18 @@ def _doctor(args: argparse.Namespace) -> int:
     import torch
 
     from .. import __version__
-    from ..recurrence import native
+    from ..recurrence import native, triton
 
     isa = native.instruction_set()
     threads = f"{torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so"
     without = f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
+    on_gpu = f"installed, {triton.NEVER_TIMED}" if triton.is_installed() else triton.HOW_TO_GET_IT
     here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = {"steadygrad": __version__, "torch": torch.__version__, "numpy": numpy.__version__, "python": here}
     sections = {
         "versions": versions,
         "extras": {extra: _extra(extra, packages) for extra, packages in EXTRAS.items()},
-        "backend": {"native": f"built, uses {isa}" if isa else without, "threads": threads},
+        "backend": {"native": f"built, uses {isa}" if isa else without, "triton": on_gpu, "threads": threads},
     }
     for title, lines in sections.items():
         print("\n".join([title, *(f"  {name:<12} {each}" for name, each in lines.items())]))

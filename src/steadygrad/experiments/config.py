@@ -162,7 +162,9 @@ class Limits(_Settings):
         "stop", "polish: train on and keep the weights that err least at twice the length", of=DRAWN
     )
     polish: float = field(0.5, "polish for so many times the updates until success", "X", DRAWN, gt=0)
-    backend: Literal["auto", "reference", "torch", "native"] = field("auto", "what computes the recurrent layer")
+    backend: Literal["auto", "reference", "torch", "native", "triton"] = field(
+        "auto", "what computes the recurrent layer"
+    )
     dtype: Literal["float32", "float64"] = field("float32", "of weights and states")
     threads: int = field(
         1, "of the recurrent layer; results do not depend on them, small networks run best on one", "N", ge=1
