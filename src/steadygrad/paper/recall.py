@@ -110,9 +110,9 @@ def draw(found: Iterable[Row]) -> Figure:
     names = [name for name in NETWORKS if any(row.network == name for row in found)]
     with style.look():
         figure = style.blank(2.3 * len(names) + 0.6, 2.7)
-        panels = np.atleast_1d(figure.subplots(1, len(names), sharey=True))
+        panels = np.atleast_1d(figure.subplots(1, len(names), sharex=True, sharey=True))
         for axes, name in zip(panels, names, strict=True):
-            _panel(axes, [row for row in found if row.network == name])
+            _panel(axes, [row for row in found if row.network == name], sorted({row.delay for row in found}))
             axes.set_title(NETWORKS[name])
         panels[0].set_ylabel("seeds that solve it")
         handles, labels = panels[0].get_legend_handles_labels()
@@ -120,7 +120,7 @@ def draw(found: Iterable[Row]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, found: list[Row]) -> None:
+def _panel(axes: Axes, found: list[Row], ticks: list[int]) -> None:
     from matplotlib.ticker import NullLocator
 
     for name, label, color, marker, line in (
@@ -143,7 +143,6 @@ def _panel(axes: Axes, found: list[Row]) -> None:
                 fontsize=8,
                 color=color,
             )
-    ticks = sorted({row.delay for row in found})
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())

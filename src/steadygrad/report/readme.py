@@ -2,6 +2,7 @@
 
 bench     the speed of a training step
 tasks     which of the paper's tasks are solved, with Ω and without
+tanh      temporal order by the paper's own tanh network, with Ω and without
 longest   the longest sequences that were solved, by models of their own
 recall    which networks recall the first token after a delay: with Ω, without, and by what people do today
 """
@@ -28,7 +29,7 @@ def filled(page: str, folder: Path) -> str:
     >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
     'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
     """
-    parts = {"bench": results.speed, "tasks": tasks, "longest": longest, "recall": recall}
+    parts = {"bench": results.speed, "tasks": tasks, "tanh": tanh, "longest": longest, "recall": recall}
     return BLOCK.sub(lambda found: found[1] + parts[found[2]](folder) + found[3], page)
 
 
@@ -53,6 +54,25 @@ def tasks(folder: Path) -> str:
         body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
     header = ["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"]
     return Table(header, body, text=2).markdown() + "\n"
+
+
+def tanh(folder: Path) -> str:
+    """Temporal order by the paper's network under `fig7`: the seeds that solve it with Ω and without, and how far it reaches.
+
+    >>> tanh(Path("nowhere"))
+    'Not run yet: `steadygrad sweep --problem temporal-order --length 50:200 --preset fig7 --records results`\\n'
+    """
+    found = [row for row in rows(results.records(folder, "tasks")) if row.preset == "fig7"]
+    if not found:
+        return results.not_run("sweep --problem temporal-order --length 50:200 --preset fig7")
+    body = []
+    for row in found:
+        updates = f"none in {row.limit:,}" if row.updates is None else f"{row.updates:,.0f}"
+        errors = [tables.median_error(row.errors.get(length)) for length in (250, BEYOND)]
+        body.append(
+            ["clipping and Ω" if row.algorithm == "sgd-cr" else "clipping alone", str(row.success), updates, *errors]
+        )
+    return Table(["", "solved", "updates", "error at 250", f"error at {BEYOND}"], body).markdown() + "\n"
 
 
 def longest(folder: Path) -> str:
