@@ -15,6 +15,7 @@ EXTRAS = {
     "tensorboard": ("tensorboard",),
     "dask": ("dask", "distributed"),
     "ray": ("ray",),
+    "triton": ("triton",),
 }
 
 

@@ -72,6 +72,18 @@ def recall(records: Sequence[Record]) -> Table:
     return Table(["problem", "network", "steps", *(study.METHODS[name] for name in columns)], body, text=2)
 
 
+def gated_text(records: Sequence[Record]) -> Table:
+    """Each run of a gated network on text: with Ω or without, epochs, training and test cost."""
+    body = []
+    for record in records:
+        config, result = record["config"], record["result"]
+        name = f"{study.NETWORKS[config['network']]}, {config['hidden']} units"
+        omega = f"α = {config['alpha']:g}" if "alpha" in config else "without Ω"
+        costs = (f"{result[part]:.3f}" for part in ("train", "test"))
+        body.append([name, omega, f"{record['seed']}", f"{result['epochs']}", *costs])
+    return Table(["network", "Ω", "seed", "epochs", "train", "test"], body, text=2)
+
+
 def cells(records: Sequence[Record]) -> Table:
     """Every cell of a sweep: its result, or why it has none. Columns that no cell fills are left out."""
     columns: dict[str, Callable[[Any], Any]] = {
