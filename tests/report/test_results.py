@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up import record, write_lines
@@ -19,7 +21,7 @@ def test_the_repositorys_own_page_is_what_its_records_give() -> None:
 
 def test_without_records_every_part_says_how_to_run_it(tmp_path: Path) -> None:
     page = results.render(tmp_path)
-    assert page.count("Not run yet: `steadygrad ") == 5
+    assert page.count("Not run yet: `steadygrad ") == 6
     assert "|" not in page
 
 
@@ -31,7 +33,8 @@ def test_the_page_has_the_counts_the_medians_the_errors_and_the_command(tmp_path
     further = {"generalisation": {"1000": 0.0, "2000": 0.0004}, "config": {"success": 0.0002}}
     write_lines(tmp_path / "longest.jsonl", [record(length=(50, 1000), **further)])
     page = results.render(tmp_path)
-    assert page.count("Not run yet") == page.count("Not run yet: `steadygrad reproduce table") == 2
+    assert page.count("Not run yet: `steadygrad reproduce table") == 2
+    assert page.count("Not run yet") == 3  # these, and recall
     # Seeds 1 to 4 solved it, after 1,000 to 4,000 updates and 1 to 4 minutes.
     assert "| temporal-order | 50–200 | steady | 4/5 | 2,500 | 2.5 | 0.10 % | 0.20 % | 0.75 % (worst 1.20 %) |" in page
     assert "| temporal-order | 50–200 | steady without Ω | 0/2 | > 40,000 | – | – | – | – |" in page
@@ -89,3 +92,23 @@ def test_bad_words_are_one_sentence_and_exit_code_2(
     said = capsys.readouterr().err
     assert sentence in said
     assert len(said.splitlines()) == 1
+
+
+def test_gated_networks_on_text_and_what_watching_costs_are_shown(tmp_path: Path) -> None:
+    def of(algorithm: str, test: float, **config: float) -> dict[str, Any]:
+        result = {"seconds": 9.0, "epochs": 4, "train": 3.8, "test": test}
+        settings = {"network": "gru", "hidden": 200, **config}
+        return {**record(algorithm=algorithm), "id": algorithm, "problem": "ptb", "config": settings, "result": result}
+
+    write_lines(tmp_path / "gated_text.jsonl", [of("sgd-c", 3.854), of("sgd-cr", 3.981, alpha=1.0)])
+    page = results.render(tmp_path)
+    assert "| GRU, 200 units | without Ω | 1 | 4 | 3.800 | 3.854 |" in page
+    assert "| GRU, 200 units | α = 1 | 1 | 4 | 3.800 | 3.981 |" in page
+    bench = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))
+    bench["watch"] = {
+        "small": {"sg.GRU": {"cost": 0.014}, "sg.RNN": {"cost": 0.002}},
+        "large": {"sg.GRU": {"cost": 0.003}},
+    }
+    (tmp_path / "bench.json").write_text(json.dumps(bench), encoding="utf-8")
+    said = "takes at most 1.4 % of the training time (sg.GRU, small; the median of 3 layers and sizes"
+    assert said in results.speed(tmp_path)

@@ -147,8 +147,8 @@ RECALL = (
     "memory as long as it is told (Tallec & Ollivier 2018)."
 )
 GATED_TEXT = (
-    "On real text, the fifth character ahead in the Penn Treebank, in bits, Ω with the same α, fixed beforehand: it does not "
-    "help where long memory is not what is missing."
+    "On real text, the fifth character ahead in the Penn Treebank, in bits, Ω with the same α, fixed beforehand: it does "
+    "not help here."
 )
 SPEED = (
     "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes."
