@@ -31,7 +31,7 @@ TENTH = 10
 NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 METHODS = {
     "omega": "Ω",
-    "none": "none of these",
+    "none": "nothing added",
     "remember": "forget bias 1",
     "chrono": "chrono, told the delay",
     "chrono-tenth": "chrono, told a tenth of it",
