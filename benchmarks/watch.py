@@ -1,6 +1,6 @@
-"""What `sg.watch` costs: training steps without it, with it while it is not looking, and with it while it looks, in turn.
+"""What `sg.watch` costs: training steps without it, with it while it is not looking, and with it while it looks, by turns.
 
-    cost = (t_idle + (t_look − t_idle) / every) / t_bare − 1        medians of steps that alternate
+    cost = (t_idle + (t_look − t_idle) / every) / t_bare − 1        medians of steps
 
 The bound is 2 % at every = 100: a look may take two training steps.
 
@@ -10,12 +10,14 @@ The bound is 2 % at every = 100: a look may take two training steps.
 from __future__ import annotations
 
 import argparse
+import statistics
+import time
 from typing import Any
 
 import torch
 
 import steadygrad as sg
-from clock import in_turn
+from clock import once
 from peers import Step
 
 SIZES = {"T 100, B 20, H 50": (100, 20, 50), "T 200, B 32, H 200": (200, 32, 200)}
@@ -27,7 +29,7 @@ LAYERS: dict[str, Any] = {
     "sg.GRU": sg.GRU,
     "sg.LSTM": sg.LSTM,
 }
-INPUTS = 16
+INPUTS, BLOCK = 16, 5
 
 
 def trainer(kind: Any, size: tuple[int, int, int]) -> tuple[torch.nn.Module, torch.optim.Optimizer, Step]:
@@ -49,21 +51,30 @@ def trainer(kind: Any, size: tuple[int, int, int]) -> tuple[torch.nn.Module, tor
 
 
 def measure(kind: Any, size: tuple[int, int, int], every: int, seconds: float) -> dict[str, float]:
-    """Milliseconds of a training step: bare, watched while it is not looking, and with a look; and the cost as a share."""
-    steps: dict[str, Step] = {}
-    steps["bare"] = trainer(kind, size)[2]
-    for name, rate in (("idle", 10**9), ("look", 1)):
-        model, optimizer, steps[name] = trainer(kind, size)
-        sg.watch(model, rate, optimizer=optimizer)
-    for step in steps.values():  # the first update is looked at in any case
-        step()
-        step()
-    # In pairs: what comes after a look finds the caches cold, and would seem slow.
-    quiet = in_turn({name: steps[name] for name in ("bare", "idle")}, seconds / 4)
-    looking = in_turn({name: steps[name] for name in ("idle", "look")}, seconds / 4)
-    look = quiet["idle"] + looking["look"] - looking["idle"]
-    cost = (quiet["idle"] + (look - quiet["idle"]) / every) / quiet["bare"] - 1
-    return {"bare_ms": quiet["bare"], "idle_ms": quiet["idle"], "look_ms": look, "every": every, "cost": cost}
+    """Milliseconds of a training step: bare, watched while it is not looking, and with a look; and the cost as a share.
+
+    One model is watched and not watched by turns: two models of the same kind differ by some per cent, for where they lie in
+    memory.
+    """
+    model, optimizer, step = trainer(kind, size)
+    times: dict[str, list[float]] = {"bare": [], "idle": [], "look": []}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times["look"]) < 3:
+        once(step)  # the caches are cold after a look
+        times["bare"] += [once(step) for _ in range(BLOCK)]
+        watch = sg.watch(
+            model, 2 + BLOCK, optimizer=optimizer
+        )  # looks at its first update, and at the one after the block
+        once(step)
+        once(step)
+        times["idle"] += [once(step) for _ in range(BLOCK)]
+        times["look"].append(once(step))
+        looks = len(watch.looks)
+        watch.detach()
+        assert looks == 2, f"the watch looked {looks} times, not twice"
+    bare, idle, look = (1e3 * statistics.median(times[name]) for name in ("bare", "idle", "look"))
+    cost = (idle + (look - idle) / every) / bare - 1
+    return {"bare_ms": bare, "idle_ms": idle, "look_ms": look, "every": every, "cost": cost}
 
 
 def measure_all(seconds: float, every: int = 100) -> dict[str, dict[str, dict[str, float]]]:
