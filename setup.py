@@ -1,8 +1,8 @@
 """Builds the C++ kernel beside the package. Everything else about the project is in pyproject.toml.
 
-The kernel is one shared library with a C ABI: recurrence.cpp and gated.cpp once per instruction set, dispatch.cpp to pick one
-at run time. It includes no header of torch or Python, so one build serves every version of both. Where no compiler is found the
-package is installed without it and computes in torch operations.
+The kernel is one shared library with a C ABI: recurrence.cpp, gated.cpp and inference.cpp once per instruction set,
+dispatch.cpp to pick one at run time. It includes no header of torch or Python, so one build serves every version of both. Where
+no compiler is found the package is installed without it and computes in torch operations.
 """
 
 import platform
@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 KERNEL = Path("src/steadygrad/kernel")
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=fast"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
-SOURCES = ["recurrence.cpp", "gated.cpp"]
+SOURCES = ["recurrence.cpp", "gated.cpp", "inference.cpp"]
 BASELINE = ("baseline", 16, 6, [])
 X86 = [
     BASELINE,

@@ -1,10 +1,12 @@
 // The library's C functions: pick the instruction set, share out the slices, count Omega's pairs in between.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
 #include "gated.hpp"
+#include "inference.hpp"
 #include "pages.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
@@ -12,28 +14,36 @@
 namespace steadygrad {
 
 extern const Kernel float_baseline, double_baseline, gated_float_baseline, gated_double_baseline;
+extern const InferenceKernel inference_float_baseline, inference_double_baseline;
 #if defined(SG_WITH_X86)
 extern const Kernel float_avx2, double_avx2, gated_float_avx2, gated_double_avx2;
 extern const Kernel float_avx512, double_avx512, gated_float_avx512, gated_double_avx512;
+extern const InferenceKernel inference_float_avx2, inference_double_avx2, inference_float_avx512, inference_double_avx512;
 #endif
 
 namespace {
 
 enum Outcome : int { kDone = 0, kTokenOutOfRange = 1, kNoMemory = 2 };
 
-struct Choice { const Kernel *of_float, *of_double, *gated_of_float, *gated_of_double; };
+struct Choice {
+  const Kernel *of_float, *of_double, *gated_of_float, *gated_of_double;
+  const InferenceKernel *inference_of_float, *inference_of_double;
+};
 
 // STEADYGRAD_ISA asks for a lesser set than the machine's best, so that all of them can be tested on one machine.
 Choice choose() {
-  const Choice baseline = {&float_baseline, &double_baseline, &gated_float_baseline, &gated_double_baseline};
+  const Choice baseline = {&float_baseline, &double_baseline, &gated_float_baseline, &gated_double_baseline,
+                           &inference_float_baseline, &inference_double_baseline};
 #if defined(SG_WITH_X86)
   const char* wanted = std::getenv("STEADYGRAD_ISA");
   const auto allowed = [&](const char* name) { return !wanted || !*wanted || std::strcmp(wanted, name) == 0; };
   __builtin_cpu_init();
   if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return {&float_avx512, &double_avx512, &gated_float_avx512, &gated_double_avx512};
+    return {&float_avx512, &double_avx512, &gated_float_avx512, &gated_double_avx512,
+            &inference_float_avx512, &inference_double_avx512};
   if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return {&float_avx2, &double_avx2, &gated_float_avx2, &gated_double_avx2};
+    return {&float_avx2, &double_avx2, &gated_float_avx2, &gated_double_avx2,
+            &inference_float_avx2, &inference_double_avx2};
 #endif
   return baseline;
 }
@@ -195,6 +205,95 @@ int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
   return kDone;
 }
 
+// One layer and direction over all steps. `input` is [N, width] or null where tokens are read, `output` [N, D H]; `room` holds two
+// states. Rows that end early leave their state in `last`; going back in time, rows that begin late take theirs from h0.
+class CellRun {
+ public:
+  CellRun(const InferenceKernel& kernel, const Inference& problem) : k(kernel), p(problem) {}
+
+  void run(int64_t cell, const CellWeights& weights, const char* input, int64_t width, char* output, char* room) {
+    const int64_t row = p.hidden * k.bytes, state = p.batch * row, direction = cell % p.directions;
+    const bool reverse = direction == 1;
+    const char* h0 = p.h0 ? static_cast<const char*>(p.h0) + cell * state : nullptr;
+    char* last = static_cast<char*>(p.last) + cell * state;
+    char* c = p.last_c ? static_cast<char*>(p.last_c) + cell * state : nullptr;
+    if (c && p.c0) std::memcpy(c, static_cast<const char*>(p.c0) + cell * state, state);
+    else if (c) std::memset(c, 0, state);
+    CellStep s = {0, p.hidden, width, p.gates, p.nonlinearity, p.leak, nullptr, nullptr, h0, c, weights, nullptr, p.directions * p.hidden, nullptr};
+    int64_t at = reverse ? pairs() : 0, before = rows(reverse ? p.steps - 1 : 0);
+    for (int64_t step = 0; step < p.steps; ++step) {
+      s.rows = rows(reverse ? p.steps - 1 - step : step);
+      if (reverse) at -= s.rows;
+      char* from = const_cast<char*>(static_cast<const char*>(s.h));
+      if (step > 0 && s.rows < before) std::memcpy(last + s.rows * row, from + s.rows * row, (before - s.rows) * row);
+      if (step > 0 && s.rows > before) {
+        if (h0) std::memcpy(from + before * row, h0 + before * row, (s.rows - before) * row);
+        else std::memset(from + before * row, 0, (s.rows - before) * row);
+      }
+      before = s.rows;
+      s.x = input ? input + at * width * k.bytes : nullptr;
+      s.tokens = input ? nullptr : p.tokens + at;
+      s.output = output + (at * p.directions + direction) * row;
+      s.next = step + 1 == p.steps ? last : room + step % 2 * state;
+      once(s);
+      s.h = s.next;
+      if (!reverse) at += s.rows;
+    }
+  }
+
+  int64_t rows(int64_t time) const { return p.reached ? p.reached[time] : p.batch; }
+  int64_t pairs() const {
+    if (!p.reached) return p.steps * p.batch;
+    int64_t all = 0;
+    for (int64_t time = 0; time < p.steps; ++time) all += p.reached[time];
+    return all;
+  }
+
+ private:
+  // Threads share out the units of a step: no unit needs what another one comes to before the next step.
+  void once(const CellStep& s) const {
+    const int64_t products = s.rows * s.gates * s.hidden * (s.hidden + (s.tokens ? 0 : s.inputs));
+    if (p.threads < 2 || products < kWorthSharing) {
+      FlushTiny flush;
+      return k.units(s, 0, s.hidden);
+    }
+    const int64_t blocks = (s.hidden + kUnitBlock - 1) / kUnitBlock, parts = std::min<int64_t>(4, blocks);
+    Pool::run(parts, p.threads, [&](int64_t part) {
+      FlushTiny flush;
+      const int64_t first = blocks * part / parts * kUnitBlock, end = blocks * (part + 1) / parts * kUnitBlock;
+      k.units(s, first, end < s.hidden ? end : s.hidden);
+    });
+  }
+  static constexpr int64_t kWorthSharing = int64_t(1) << 20;
+
+  const InferenceKernel& k;
+  const Inference& p;
+};
+
+int infer(const InferenceKernel& k, const Inference& p) {
+  CellRun cells(k, p);
+  const int64_t pairs = cells.pairs(), width = p.directions * p.hidden;
+  if (p.tokens)
+    for (int64_t i = 0; i < pairs; ++i)
+      if (static_cast<uint64_t>(p.tokens[i]) >= static_cast<uint64_t>(p.inputs)) return kTokenOutOfRange;
+  const int64_t states = 2 * p.batch * p.hidden * k.bytes, between = p.layers > 1 ? pairs * width * k.bytes : 0;
+  Memory memory({states, between, p.layers > 2 ? between : 0});
+  if (!memory.ok()) return kNoMemory;
+  char* room = static_cast<char*>(memory.take(states));
+  char* sequences[2] = {static_cast<char*>(memory.take(between)), static_cast<char*>(memory.take(p.layers > 2 ? between : 0))};
+  const char* input = static_cast<const char*>(p.x);
+  for (int64_t layer = 0; layer < p.layers; ++layer) {
+    char* output = layer + 1 == p.layers ? static_cast<char*>(p.output) : sequences[layer % 2];
+    for (int64_t cell = layer * p.directions; cell < (layer + 1) * p.directions; ++cell) {
+      const void* const* found = reinterpret_cast<const void* const*>(&p + 1) + cell * p.per_cell;
+      const CellWeights weights = {found[0], found[1], p.per_cell == 4 ? found[2] : nullptr, p.per_cell == 4 ? found[3] : nullptr};
+      cells.run(cell, weights, input, layer ? width : p.inputs, output, room);
+    }
+    input = output;
+  }
+  return kDone;
+}
+
 }  // namespace
 }  // namespace steadygrad
 
@@ -222,6 +321,9 @@ SG_API int steadygrad_gated_forward(const GatedProblem* problem, int is_double) 
 }
 SG_API int steadygrad_gated_backward(const GatedProblem* problem, int is_double) {
   return backward(gated_kernel(is_double), kernel(is_double), *problem);
+}
+SG_API int steadygrad_infer(const Inference* problem, int is_double) {
+  return infer(is_double ? *kChoice.inference_of_double : *kChoice.inference_of_float, *problem);
 }
 
 }  // extern "C"

@@ -84,13 +84,24 @@ template <class T, class Cell> void forward_steps(const GatedProblem& p, const S
   T *output = static_cast<T*>(p.output), *memory = static_cast<T*>(p.memory), *gates = static_cast<T*>(p.activation);
   const T* h_before = rows.before(p.output, p.h0, 0);
   const T* c_before = rows.before(p.memory, p.c0, 0);
+  // Both products at once, where no gate wants them apart: `with_h` is then all zeros.
+  const bool both = Cell::kHasMemory && !p.tokens && I + H <= kLongestSum;
   for (int64_t step = 0; step < p.steps; ++step) {
     const int64_t time = time_of(p, step), at = time * B + slice.first;
-    if (!p.tokens) multiply<T>(slice.rows, N, I, rows.at(p.x, time, I), I, 1, table, from_x, row, {with_x, 0});
-    if (h_before) multiply<T>(slice.rows, N, H, h_before, H, 1, static_cast<const T*>(s.forward_hh), from_h, row, {with_h, 0});
+    if (both) {
+      const T* const h_rows = h_before ? h_before : from_x;  // of no terms where there is no h: never read
+      multiply_both<T>(slice.rows, N,
+                       {{I, rows.at(p.x, time, I), I, 1, table},
+                        {h_before ? H : 0, h_rows, H, 1, static_cast<const T*>(s.forward_hh)}},
+                       from_x, row, with_x);
+    } else if (!p.tokens) {
+      multiply<T>(slice.rows, N, I, rows.at(p.x, time, I), I, 1, table, from_x, row, {with_x, 0});
+    }
+    if (h_before && !both)
+      multiply<T>(slice.rows, N, H, h_before, H, 1, static_cast<const T*>(s.forward_hh), from_h, row, {with_h, 0});
     for (int64_t r = 0; r < slice.rows; ++r) {
       const T* ax = p.tokens ? table + p.tokens[at + r] * row : from_x + r * row;
-      const T* ah = h_before ? from_h + r * row : with_h;
+      const T* ah = h_before && !both ? from_h + r * row : with_h;
       const bool hold = held(p, time, slice.first + r);
       each_vector<T>(H, [&](int64_t j) SG_INLINE {
         const Vector<T> h_old = h_before ? load_row(h_before + r * H, j, H) : Vector<T>{};

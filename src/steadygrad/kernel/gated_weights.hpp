@@ -53,7 +53,7 @@ template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk
     errors = take(most_rows(p) * row);
     panels = take(2 * rows * padded<T>(N));
     grad_x = take(p.grad_x ? rows * input_row : 0);
-    blocks = take(padded<T>(for_hh > for_ih ? for_hh : for_ih));
+    blocks = take(padded<T>(for_hh > for_ih ? for_hh : for_ih) + kWidth<T>);
     inputs = take(rows * p.inputs);
   }
 };
@@ -162,7 +162,7 @@ void chunk_of_weights(const GatedProblem& p, const Shared& s, const Slice& slice
     for (int64_t step = begin; step < end; ++step)
       __builtin_memcpy(room.inputs + (step - begin) * R * I, rows.at(p.x, time_of(p, step), I), R * I * sizeof(T));
     if (I <= SG_ROWS) {
-      add_narrow_outer<T>(I, padded<T>(N), count, room.inputs, I, room.gamma, room.row, partial.ih, partial.row);
+      add_narrow_outer<T>(I, N, count, room.inputs, I, room.gamma, room.row, partial.ih, partial.row);
     } else {
       pack_step<T>(0, count, count, N, room.panels,
                    [&](int64_t r) { return [row = room.gamma + r * room.row](int64_t j) { return load(row + j); }; });

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -93,7 +94,12 @@ class Pool {
     wake_.notify_all();
     take();
     // Only pieces that were begun are waited for: a worker that gets no core in time is not missed.
-    while (done_.load() < count) pause();
+    const auto done = [&] { return done_.load() >= count; };
+    if (look_for(done)) return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    caller_sleeps_.store(true);
+    finished_.wait(lock, done);
+    caller_sleeps_.store(false);
   }
 
   void take() {
@@ -102,22 +108,45 @@ class Pool {
       if (mine.next >= mine.count) return;
       (*work_)(mine.next);
       done_.fetch_add(1);
+      if (!caller_sleeps_.load()) continue;
+      { std::lock_guard<std::mutex> lock(mutex_); }  // it looks at done_ or sleeps: in between, this would not wake it
+      finished_.notify_one();
     }
   }
 
   void wait(int64_t id) {
     const auto round = [this] { return Ticket(ticket_.load()).round; };
     for (int64_t seen = 0;;) {
+      const auto called = [&] { return round() != seen; };
       // The backward call follows the forward call within microseconds: look for it before going to sleep.
-      for (int spin = 0; spin < 10000 && round() == seen; ++spin) pause();
-      if (round() == seen) {
+      if (!look_for(called)) {
         std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [&] { return round() != seen; });
+        wake_.wait(lock, called);
       }
       const Ticket now(ticket_.load());
       seen = now.round;
       if (id < now.threads - 1 && now.next < now.count) take();
     }
+  }
+
+  // Looks for a short while whether it has come true. A waking thread takes as long as a small layer's step, so it is worth
+  // looking; but on a machine with more busy threads than cores it takes a core from one that has work. So after the first
+  // microseconds the core is offered to others each time, and once somebody took it, this thread goes to sleep.
+  template <class Condition> static bool look_for(Condition condition) {
+    using Clock = std::chrono::steady_clock;
+    for (int look = 0; look < 100; ++look) {
+      if (condition()) return true;
+      pause();
+    }
+    const auto begin = Clock::now();
+    for (auto before = begin; before - begin < std::chrono::microseconds(300);) {
+      std::this_thread::yield();
+      if (condition()) return true;
+      const auto now = Clock::now();
+      if (now - before > std::chrono::microseconds(20)) return false;
+      before = now;
+    }
+    return condition();
   }
 
   static void pause() {
@@ -130,9 +159,10 @@ class Pool {
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, finished_;
   const std::function<void(int64_t)>* work_ = nullptr;
   std::atomic<int64_t> ticket_{0}, done_{0};
+  std::atomic<bool> caller_sleeps_{false};
 };
 
 }  // namespace steadygrad

@@ -28,7 +28,10 @@ bool errors_tell(const Problem& p) {
 // Rows of (step, sequence) pairs whose outer products are added at a time: large enough that the products are long, small
 // enough that both factors stay in the cache.
 int64_t chunk(const Problem& p) { return p.hidden > kWide ? 192 : 96; }
-int64_t steps_of_chunk(const Problem& p, int64_t rows) { return rows < chunk(p) ? chunk(p) / rows : 1; }
+int64_t count_chunks(const Problem& p, int64_t rows) {
+  const int64_t most = rows < chunk(p) ? chunk(p) / rows : 1;
+  return (p.steps + most - 1) / most;
+}
 int64_t chunk_rows(const Problem& p) { return most_rows(p) < chunk(p) ? chunk(p) : most_rows(p); }
 
 template <class T> int64_t widest(const Problem& p) {
@@ -47,7 +50,7 @@ template <class T> struct Partial {  // one slice's share of the weight gradient
   Partial(const Problem& p, const Shared& s, int64_t slice) {
     hh = static_cast<T*>(s.partial) + slice * size(p);
     ih = hh + p.hidden * padded<T>(p.hidden);
-    bias = hh + size(p) - padded<T>(p.hidden);  // last, since the sweep fills it before the others are cleared
+    bias = hh + size(p) - padded<T>(p.hidden);
   }
 };
 
@@ -68,7 +71,7 @@ template <class T> void sizes_backward(const Problem& p, int64_t bytes[6]) {
 
 template <class T> int64_t scratch_bytes(const Problem& p) {
   const int64_t sweep = 2 * most_rows(p) * padded<T>(p.hidden);
-  const int64_t sums = chunk_rows(p) * (widest<T>(p) + kWidth<T> + (p.hidden > kWide ? p.hidden : 0));
+  const int64_t sums = chunk_rows(p) * (widest<T>(p) + kWidth<T> + (p.hidden > kWide ? p.hidden : 0)) + kWidth<T>;
   return (sweep > sums ? sweep : sums) * sizeof(T);
 }
 
@@ -104,9 +107,15 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
   T* activation = static_cast<T*>(p.activation);
   const T leak = T(p.leak), keep = T(1 - p.leak);
   const T* previous = h0 ? h0 + slice.first * H : nullptr;
+  const bool both = !p.tokens && I + H <= kLongestSum;  // both products at once; a is then [rows, H], else [rows, P]
   for (int64_t step = 0; step < p.steps; ++step) {
     const int64_t time = time_of(p, step), at = time * B + slice.first;
-    if (p.tokens) {
+    if (both) {
+      multiply_both<T>(slice.rows, H,
+                       {{I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih)},
+                        {previous ? H : 0, previous ? previous : a, H, 1, static_cast<const T*>(s.forward_hh)}},
+                       a, H, bias);
+    } else if (p.tokens) {
       for (int64_t r = 0; r < slice.rows; ++r) {
         const T* column = static_cast<const T*>(s.forward_ih) + p.tokens[at + r] * P;
         for (int64_t j = 0; j < P; j += kWidth<T>) store(a + r * P + j, load(bias + j) + load(column + j));
@@ -114,12 +123,20 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
     } else {
       multiply<T>(slice.rows, H, I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih), a, P, {bias, 0});
     }
-    if (previous) multiply<T>(slice.rows, H, H, previous, H, 1, static_cast<const T*>(s.forward_hh), a, P, {a, P});
+    if (previous && !both)
+      multiply<T>(slice.rows, H, H, previous, H, 1, static_cast<const T*>(s.forward_hh), a, P, {a, P});
+    if (both && !activation && !p.lengths) {  // rows without gaps are one long row
+      each_vector<T>(slice.rows * H, [&](int64_t j) SG_INLINE {
+        store_row(output + at * H, Sigma::value(load_row(a, j, slice.rows * H)), j, slice.rows * H);
+      });
+      previous = output + at * H;
+      continue;
+    }
     for (int64_t r = 0; r < slice.rows; ++r) {
       T* h = output + (at + r) * H;
       const bool hold = held(p, time, slice.first + r);
       for (int64_t j = 0; j < H; j += kWidth<T>) {
-        Vector<T> value = Sigma::value(load(a + r * P + j));
+        Vector<T> value = Sigma::value(load(a + r * (both ? H : P) + j));
         if (activation) {
           store_row(activation + (at + r) * H, value, j, H);
           value = keep * value;
@@ -135,7 +152,7 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
 }
 
 template <class T, class Sigma, State state>
-void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry, T* bias) {
+void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
   const int64_t H = p.hidden, B = p.batch, P = padded<T>(H);
   const T* output = static_cast<const T*>(p.output);
   const T* values = state == State::kLeaky ? static_cast<const T*>(p.activation) : output;  // what s' is a function of
@@ -147,7 +164,6 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
   const T leak = T(p.leak), keep = T(1 - p.leak), clip = T(p.clip_error);
   const bool measure = p.error_sq != nullptr, clips = p.clip_error < 1e300, keeps = state != State::kBefore || p.lengths;
   const bool plain = !clips && !keeps;
-  for (int64_t j = 0; j < P; j += kWidth<T>) store(bias + j, Vector<T>{});
   for (int64_t r = 0; r < slice.rows; ++r)
     for (int64_t j = 0; j < P; j += kWidth<T>)
       store(carry + r * P + j, grad_last ? load_row(grad_last + (slice.first + r) * H, j, H) : Vector<T>{});
@@ -169,7 +185,6 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         for (int64_t j = 0; j < P; j += kWidth<T>) {
           const Vector<T> d = Sigma::derivative(load_row(h, j, H)) * load(c + j);
           store(d_row + j, d);
-          store(bias + j, load(bias + j) + d);
           error_sums += d * d;
         }
       } else for (int64_t j = 0; j < P; j += kWidth<T>) {
@@ -184,7 +199,6 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         if (state == State::kLeaky) d = keep * d;
         else if (clips) d = d > clip ? splat(clip) : d < -clip ? splat(-clip) : d;
         store(d_row + j, d);
-        if (!hold) store(bias + j, load(bias + j) + d);
         if (keeps) store(kept + r * P + j, e);
         const Vector<T> measured = state == State::kBefore ? d : e;
         error_sums += measured * measured;
@@ -272,12 +286,12 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
   const T* h0 = static_cast<const T*>(p.h0);
   const T* x = static_cast<const T*>(p.x);
   Partial<T> partial(p, s, index);
-  __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T) - P * sizeof(T));
+  __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T));
 
-  const int64_t steps_at_once = steps_of_chunk(p, R);
+  const int64_t chunks = count_chunks(p, R);
   T* room = H > kWide ? scratch + chunk_rows(p) * (widest<T>(p) + kWidth<T>) : nullptr;
-  for (int64_t begin = 0; begin < p.steps; begin += steps_at_once) {
-    const int64_t end = begin + steps_at_once < p.steps ? begin + steps_at_once : p.steps, count = (end - begin) * R;
+  for (int64_t i = 0; i < chunks; ++i) {  // of equal size, not full ones and a stub
+    const int64_t begin = p.steps * i / chunks, end = p.steps * (i + 1) / chunks, count = (end - begin) * R;
     const T* d = errors + begin * R * P;
     if (p.grad_weight_hh) {
       for (int64_t step = begin; step < end; ++step) {
@@ -301,6 +315,7 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
       }
       add_outer<T>(H, H, count, d, P, scratch, partial.hh, P, room);
     }
+    if (p.grad_bias) add_rows<T>(count, P, d, partial.bias);
     if (p.grad_weight_ih && p.tokens) {
       for (int64_t step = begin; step < end; ++step)
         for (int64_t r = 0; r < R; ++r) {
@@ -310,7 +325,7 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
         }
     } else if (p.grad_weight_ih && narrow_inputs(p)) {
       for (int64_t step = begin; step < end; ++step)
-        add_narrow_outer<T>(I, P, R, x + (time_of(p, step) * B + slice.first) * I, I, errors + step * R * P, P, partial.ih, P);
+        add_narrow_outer<T>(I, H, R, x + (time_of(p, step) * B + slice.first) * I, I, errors + step * R * P, P, partial.ih, P);
     } else if (p.grad_weight_ih) {
       for (int64_t step = begin; step < end; ++step) {
         const T* inputs = x + (time_of(p, step) * B + slice.first) * I;
@@ -371,21 +386,20 @@ template <class T> void forward(const Problem& p, const Shared& s, int64_t index
 }
 
 template <class T, class Sigma>
-void backward_in(const Problem& p, const Shared& s, const Slice& slice, T* carry, T* bias) {
-  if (p.leak > 0) backward_steps<T, Sigma, State::kLeaky>(p, s, slice, carry, bias);
-  else if (p.convention == kProgram) backward_steps<T, Sigma, State::kAfter>(p, s, slice, carry, bias);
-  else backward_steps<T, Sigma, State::kBefore>(p, s, slice, carry, bias);
+void backward_in(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
+  if (p.leak > 0) backward_steps<T, Sigma, State::kLeaky>(p, s, slice, carry);
+  else if (p.convention == kProgram) backward_steps<T, Sigma, State::kAfter>(p, s, slice, carry);
+  else backward_steps<T, Sigma, State::kBefore>(p, s, slice, carry);
 }
 
 template <class T> void backward(const Problem& p, const Shared& s, int64_t index, void* scratch) {
   const Slice slice(p, index);
   T* carry = static_cast<T*>(scratch);
-  T* bias = Partial<T>(p, s, index).bias;
   switch (p.nonlinearity) {
-    case kTanh: return backward_in<T, Tanh<T>>(p, s, slice, carry, bias);
-    case kRelu: return backward_in<T, Relu<T>>(p, s, slice, carry, bias);
-    case kSigmoid: return backward_in<T, Sigmoid<T>>(p, s, slice, carry, bias);
-    default: return backward_in<T, Identity<T>>(p, s, slice, carry, bias);
+    case kTanh: return backward_in<T, Tanh<T>>(p, s, slice, carry);
+    case kRelu: return backward_in<T, Relu<T>>(p, s, slice, carry);
+    case kSigmoid: return backward_in<T, Sigmoid<T>>(p, s, slice, carry);
+    default: return backward_in<T, Identity<T>>(p, s, slice, carry);
   }
 }
 

@@ -58,9 +58,41 @@ template <class T, class Body> inline void each_vector(int64_t n, Body body) {
   if (j < n) body(j);
 }
 
+// total [n] += the sum of the rows [count, n], n whole vectors: first of these rows alone, since a long sum rounds off more, and a
+// few columns at a time, since each addition waits for the one before.
+template <class T> void add_rows(int64_t count, int64_t n, const T* rows, T* total) {
+  constexpr int kSome = 4;
+  for (int64_t first = 0; first < n; first += kSome * kWidth<T>) {
+    const int some = n - first < kSome * kWidth<T> ? int((n - first) / kWidth<T>) : kSome;
+    Vector<T> sums[kSome] = {};
+    if (some == kSome) {
+      for (int64_t row = 0; row < count; ++row)
+        for (int v = 0; v < kSome; ++v) sums[v] += load(rows + row * n + first + v * kWidth<T>);
+    } else {
+      for (int64_t row = 0; row < count; ++row)
+        for (int v = 0; v < some; ++v) sums[v] += load(rows + row * n + first + v * kWidth<T>);
+    }
+    for (int v = 0; v < some; ++v) {
+      T* const to = total + first + v * kWidth<T>;
+      store(to, load(to) + sums[v]);
+    }
+  }
+}
+
 // The right-hand factor of one step's outer products: rows at, at + 1, … of the panels [all, n] that `multiply` reads as its
-// B. The step's row r is fetched by row(r)(j), a vector at a time.
+// B. The step's row r is fetched by row(r)(j), a vector at a time. Panel by panel where there are many: they lie so far apart that
+// the places of one row in all of them would not be in the cache at once.
 template <class T, class Row> void pack_step(int64_t at, int64_t rows, int64_t all, int64_t n, T* panels, Row row) {
+  if (n > 8 * kPanel<T>) {
+    for (int64_t first = 0; first < n; first += kPanel<T>, panels += all * kPanel<T>) {
+      const int64_t width = padded<T>(n - first) < kPanel<T> ? kWidth<T> : kPanel<T>;
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto fetch = row(r);
+        for (int64_t j = 0; j < width; j += kWidth<T>) store(panels + (at + r) * width + j, fetch(first + j));
+      }
+    }
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r) {
     const auto fetch = row(r);
     T* panel = panels;

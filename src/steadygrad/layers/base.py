@@ -23,7 +23,7 @@ from ..recurrence import run as recurrence
 from ..recurrence.cells import STATES
 from ..recurrence.options import Given, Options
 from ..regularizer import CONVENTIONS
-from . import portable
+from . import portable, quick
 
 State = tuple[Tensor, ...]
 
@@ -105,6 +105,10 @@ class RecurrentLayer(torch.nn.RNNBase):
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """Output of every step and the last states, shaped as torch's layer shapes them."""
+        if not torch.compiler.is_compiling():
+            found = quick.forward(self, input, hx)
+            if found is not None:
+                return found
         if recurrence.is_exporting():
             portable.warn_of_what_is_left_out(self)
             if portable.is_torchs(self, input):

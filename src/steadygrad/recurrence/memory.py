@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from . import strange
+
 _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
@@ -30,6 +32,8 @@ class Memory:
                 f"not a {type(tensor).__name__} of {tensor.dtype}, shape {tuple(tensor.shape)}, on {tensor.device}"
             )
         if not tensor.is_contiguous() or tensor.is_neg():
+            if not strange.holds_its_numbers(tensor):  # torch's copy would not look
+                raise RuntimeError(f"{name} must hold its numbers, and its storage was freed or is too small")
             tensor = tensor.detach().resolve_neg().contiguous()
             self._kept.append(tensor)
         found = tensor.data_ptr()

@@ -20,7 +20,7 @@ from .memory import Memory
 from .options import Given, Gradients, Options, Saved, Wanted
 
 _SUFFIXES = (".so", ".dylib", ".dll")
-_NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}
+NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}
 CONVENTIONS = {"paper": 0, "program": 1, "proceedings": 2}
 _TOKEN_OUT_OF_RANGE, _NO_MEMORY = 1, 2
 
@@ -73,7 +73,7 @@ def library() -> ctypes.CDLL | None:
         if not path.exists():
             continue
         found = ctypes.CDLL(str(path))
-        if not hasattr(found, "steadygrad_gated_bytes"):  # left over from an earlier version
+        if not hasattr(found, "steadygrad_infer"):  # left over from an earlier version
             continue
         found.steadygrad_isa.restype = ctypes.c_char_p
         sizes = (found.steadygrad_problem_bytes, found.steadygrad_gated_bytes)
@@ -86,6 +86,8 @@ def library() -> ctypes.CDLL | None:
             (found.steadygrad_gated_backward, GatedProblem),
         ):
             call.argtypes, call.restype = [ctypes.POINTER(problem), c_int], c_int
+        # What inference.py packs number by number.
+        found.steadygrad_infer.argtypes, found.steadygrad_infer.restype = [ctypes.c_char_p, c_int], c_int
         if [size() for size in sizes] == [ctypes.sizeof(_Problem), ctypes.sizeof(GatedProblem)]:
             return found
     return None
@@ -169,7 +171,7 @@ def _problem(saved: Saved, options: Options, memory: Memory) -> _Problem:
         tokens = memory.address("input", inputs, (steps, batch), torch.int64)
     # In the order of the fields: filled one by one, they would take three times as long.
     return _Problem(
-        *(steps, batch, hidden, width, _NONLINEARITIES[options.nonlinearity], options.reverse, options.leak),
+        *(steps, batch, hidden, width, NONLINEARITIES[options.nonlinearity], options.reverse, options.leak),
         *(torch.get_num_threads(), memory.address("lengths", lengths, (batch,), torch.int64), x, tokens),
         memory.address("h0", h0, (batch, hidden), dtype),
         memory.address("weight_ih", weight_ih, (hidden, width), dtype),
@@ -192,9 +194,13 @@ def call(name: str, problem: Any, dtype: torch.dtype) -> None:
     if dtype not in (torch.float32, torch.float64):
         raise RuntimeError(f"backend='native' computes in torch.float32 or torch.float64, not in {dtype}")
     outcome = getattr(kernel, name)(ctypes.byref(problem), int(dtype == torch.float64))
+    if outcome:
+        refuse(outcome, problem.inputs, problem.hidden, problem.steps, problem.batch)
+
+
+def refuse(outcome: int, inputs: int, hidden: int, steps: int, batch: int) -> None:
+    """The exception that an outcome of the kernel other than 0 stands for."""
     if outcome == _TOKEN_OUT_OF_RANGE:
-        raise IndexError(f"input holds a token outside 0 … {problem.inputs - 1} (input_size is {problem.inputs})")
+        raise IndexError(f"input holds a token outside 0 … {inputs - 1} (input_size is {inputs})")
     if outcome == _NO_MEMORY:
-        raise MemoryError(
-            f"no memory for a layer of {problem.hidden} units over {problem.steps} steps and {problem.batch} sequences"
-        )
+        raise MemoryError(f"no memory for a layer of {hidden} units over {steps} steps and {batch} sequences")

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, strange, triton
+from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, single, strange, triton
 from .cells import GATES
 from .options import Given, Gradients, Options, Saved, Wanted
 
@@ -42,6 +42,8 @@ ENGINES: dict[tuple[str, str], ModuleType] = {
 }
 _CHECK_ADDRESSES = (native, native_gated)
 """These look at every address themselves before the kernel reads it."""
+_AT_HAND = (native, native_gated, single)
+"""What these measure is in memory when they return; that of torch operations may still be computed, on a GPU."""
 
 NO_OMEGA_HERE = (
     "alpha must be 0 and clip_error None under torch.func, vmap and forward-mode derivatives: Ω is a part of backward(), "
@@ -51,6 +53,10 @@ NO_OMEGA_HERE = (
 NATIVE_UNITS = 1024
 """`auto` leaves larger layers to torch's own matrix products: measured by benchmarks/crossover.py, the kernel is quicker up
 to here at batches of 1 to 32, and slower from 1,536 units on at batches of 32 and more."""
+
+ONE_STEP_UNITS, FEW_STEPS_UNITS, FEW_STEPS = 256, 768, 4
+"""With gradients, `auto` leaves one step of layers from the first width on to single.py, and up to so many steps of layers from
+the second width on to torch's products: the kernel lays the weights out first, which so few products do not repay."""
 
 
 def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
@@ -65,6 +71,14 @@ def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
         small = backend == "native" or weight_hh.shape[1] <= NATIVE_UNITS
         return "native" if fits and small and native.is_built() else "torch"
     return backend
+
+
+def quickest(given: Given, options: Options, kernel: ModuleType) -> ModuleType:
+    """Who computes this call where `auto` may take the kernel. It goes by shapes alone: threads must not change results."""
+    steps, units = given.inputs.shape[0], given.weight_hh.shape[1]
+    if units >= ONE_STEP_UNITS and single.fits(given, options):
+        return single
+    return ENGINES[options.mode, "torch"] if units >= FEW_STEPS_UNITS and steps <= FEW_STEPS else kernel
 
 
 def is_autocast(tensor: Tensor) -> bool:
@@ -117,8 +131,13 @@ def run(
         return oracle.run(given, options, recorder)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
+    engine = ENGINES[options.mode, chosen]
+    if backend == "auto" and chosen == "native":
+        engine = quickest(given, options, engine)
+        if engine not in _CHECK_ADDRESSES:
+            strange.check_storage(given)
     # One by one: autograd looks for tensors among the arguments, not inside them.
-    output, *last = cast(Any, _Recurrence).apply(*given, options, recorder, ENGINES[options.mode, chosen])
+    output, *last = cast(Any, _Recurrence).apply(*given, options, recorder, engine)
     return output, tuple(last)
 
 
@@ -221,8 +240,7 @@ class _Recurrence(torch.autograd.Function):
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
             found: Gradients = ctx.engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
             if recorder is not None and found.measured is not None:
-                # The kernel's numbers are here already; those of torch operations may still be computed, on a GPU.
-                look = fault.find if ctx.engine in (native, native_gated) else fault.later
+                look = fault.find if ctx.engine in _AT_HAND else fault.later
                 recorder.record(found.measured, options, lengths, look(found.measured, options, inputs, output))
         bias_hh = found.bias if found.bias_hh is None else found.bias_hh
         biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)

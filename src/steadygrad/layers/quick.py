@@ -1,0 +1,121 @@
+"""The layer's forward pass where no gradient is asked for and the pass is short: see recurrence/inference.py.
+
+It takes what is certain to be plain and answers None for all else, errors among it: the general forward pass (base.py) then
+does what it always did.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
+# (much of what is used of torch here is not annotated)
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from ..recurrence import inference
+from ..recurrence.cells import STATES
+from ..recurrence.inference import Network, Sequences
+
+
+def forward(layer: Any, input: Any, hx: Any) -> Any:
+    """What `layer(input, hx)` returns, or None where that is for the general forward pass to say."""
+    kept = layer._parameters
+    try:
+        weights = [kept[name] for names in layer._all_weights for name in names]
+    except KeyError:  # parametrized
+        return None
+    if torch.is_grad_enabled() and any(weight is None or weight.requires_grad for weight in weights):
+        return None
+    # 'native' by name gives the same bits with and without gradients.
+    if layer.backend != "auto" or not inference.is_undisturbed():
+        return None
+    if layer.dropout > 0 and layer.training and layer.num_layers > 1:
+        return None
+    state = _parts(layer, hx)
+    if state is None:
+        return None
+    if type(input) is Tensor:
+        return _forward_dense(layer, input, state, weights)
+    return _forward_packed(layer, input, state, weights) if type(input) is PackedSequence else None
+
+
+def _parts(layer: Any, hx: Any) -> list[Tensor] | None:
+    """The tensors of the first state, empty for None; None where they are not what they must be."""
+    if hx is None:
+        return []
+    parts = [hx] if STATES[layer.cell] == 1 else hx
+    if type(parts) not in (list, tuple) or len(parts) != STATES[layer.cell]:
+        return None
+    graph = torch.is_grad_enabled()
+    for part in parts:
+        if not isinstance(part, Tensor) or part.layout is not torch.strided or (graph and part.requires_grad):
+            return None
+    return list(parts)
+
+
+def _is_plain(input: Tensor) -> bool:
+    if input.layout is not torch.strided or input.is_nested or not input.is_cpu:
+        return False
+    return not (input.requires_grad and torch.is_grad_enabled())
+
+
+def _forward_dense(layer: Any, input: Tensor, state: list[Tensor], weights: list[Any]) -> Any:
+    if not _is_plain(input):
+        return None
+    token_axes, axes = (0 if input.is_floating_point() else 1), input.dim()
+    if axes + token_axes not in (2, 3):
+        return None
+    batched = axes + token_axes == 3
+    if not batched:
+        input = input.unsqueeze(0 if layer.batch_first else 1)
+        state = [part.unsqueeze(1) for part in state]
+    sequence = input.transpose(0, 1) if layer.batch_first else input
+    steps, batch = sequence.shape[:2]
+    if not 0 < steps * batch <= inference.MOST_ROWS:
+        return None
+    given = Sequences(sequence.contiguous(), steps, batch, steps * batch)
+    found = inference.run(_network(layer), given, [part.contiguous() for part in state], weights)
+    if found is None:
+        return None
+    output, last = found
+    if layer.batch_first:
+        output = output.transpose(0, 1)
+    if not batched:
+        output = output.squeeze(0 if layer.batch_first else 1)
+        last = [part.squeeze(1) for part in last]
+    return output, last[0] if len(last) == 1 else tuple(last)
+
+
+def _forward_packed(layer: Any, packed: PackedSequence, state: list[Tensor], weights: list[Any]) -> Any:
+    values, reached = packed.data, packed.batch_sizes
+    if type(values) is not Tensor or type(reached) is not Tensor or not _is_plain(values):
+        return None
+    if reached.dtype is not torch.int64 or not reached.is_cpu or not reached.is_contiguous():
+        return None
+    sizes: list[int] = reached.tolist()
+    # The kernel goes where these numbers send it.
+    if not sizes or sizes[-1] < 1 or sum(sizes) != len(values) or sizes != sorted(sizes, reverse=True):
+        return None
+    if packed.sorted_indices is not None:
+        if any(part.dim() != 3 or part.shape[1] != sizes[0] for part in state):
+            return None
+        state = [part.index_select(1, packed.sorted_indices) for part in state]
+    given = Sequences(values.contiguous(), len(sizes), sizes[0], len(values), reached)
+    found = inference.run(_network(layer), given, [part.contiguous() for part in state], weights)
+    if found is None:
+        return None
+    output, last = found
+    if packed.unsorted_indices is not None:
+        last = [part.index_select(1, packed.unsorted_indices) for part in last]
+    result = PackedSequence(output, reached, packed.sorted_indices, packed.unsorted_indices)
+    return result, last[0] if len(last) == 1 else tuple(last)
+
+
+def _network(layer: Any) -> Network:
+    directions = 2 if layer.bidirectional else 1
+    sizes = layer.input_size, layer.hidden_size, layer.num_layers, directions
+    return Network(layer.cell, layer.nonlinearity, layer.leak, *sizes)
