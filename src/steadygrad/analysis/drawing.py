@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _KINDS = {
     "attractor": ("o", plotting.BLUE),
     "saddle": ("^", plotting.ORANGE),
-    "repeller": ("X", plotting.RED),
+    "repeller": ("X", plotting.VERMILLION),
     "marginal": ("s", plotting.GREY),
 }
 _MOST_LINES = 6
@@ -117,7 +117,7 @@ def eigenvalues(found: FixedPoint, ax: Axes | None) -> Axes:
     angle = torch.linspace(0, 2 * math.pi, 201, dtype=torch.float64)
     ax.plot(angle.cos().tolist(), angle.sin().tolist(), color=plotting.GREY, linewidth=1)
     outside = found.eigenvalues.abs() > 1
-    for rows, colour in ((~outside, plotting.BLUE), (outside, plotting.RED)):
+    for rows, colour in ((~outside, plotting.BLUE), (outside, plotting.VERMILLION)):
         values = found.eigenvalues[rows]
         ax.plot(values.real.tolist(), values.imag.tolist(), "o", color=colour, markersize=5)
     ax.set_aspect("equal")

@@ -115,7 +115,7 @@ class EchoState(Estimator):
         self.output_size = None if output_size is None else checks.whole("output_size", output_size)
         self.seed = checks.whole("seed", seed, low=0)
         self.make_room(dtype)
-        self._sequences = 0
+        self.sequences = 0
 
     # Fitting
 
@@ -130,7 +130,7 @@ class EchoState(Estimator):
             This network.
         """
         self.sums = self.read_out = self.penalty = None
-        self._sequences = 0
+        self.sequences = 0
         return self.partial_fit(inputs, targets, steps).solve()
 
     @torch.no_grad()
@@ -156,7 +156,7 @@ class EchoState(Estimator):
                 rows = wanted[low - first : high - first, piece.which], fold[low - start : high - start, piece.which]
                 regression.add(self.sums, features.flatten(0, 1), rows[0].flatten(0, 1), rows[1].flatten())
         self.read_out = self.penalty = None
-        self._sequences += batch
+        self.sequences += batch
         return self
 
     @torch.no_grad()
@@ -306,4 +306,4 @@ class EchoState(Estimator):
         """The fold of every row, [steps, batch]."""
         if batch < self._folds <= steps:
             return (torch.arange(steps) * self._folds // steps).unsqueeze(1).expand(-1, batch)
-        return ((torch.arange(batch) + self._sequences) % self._folds).expand(steps, -1)
+        return ((torch.arange(batch) + self.sequences) % self._folds).expand(steps, -1)

@@ -25,6 +25,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from .. import checks
+from ..flow import GradientFlow, Recorder
 from ..recurrence import run as recurrence
 from ..recurrence.options import Given, Options
 
@@ -100,6 +101,8 @@ class TeacherForced(nn.Module):
         self.register_buffer("mask", _mask(mask, output_size).to(device), persistent=False)
         self.probability = probability
         self.generator = generator
+        self.record = False
+        self._recorder = Recorder("l0")
         made: Any = {"device": device, "dtype": dtype}
         self.weight_ih_l0 = nn.Parameter(torch.empty(hidden_size, input_size, **made))
         self.weight_hh_l0 = nn.Parameter(torch.empty(hidden_size, hidden_size, **made))
@@ -107,6 +110,11 @@ class TeacherForced(nn.Module):
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.uniform_(-(hidden_size**-0.5), hidden_size**-0.5)
+
+    @property
+    def flow(self) -> GradientFlow:
+        """What the last backward pass saw of the hidden units, where `record` was set and all targets were given (p = 1)."""
+        return GradientFlow([] if self._recorder.last is None else [self._recorder.last])
 
     @property
     def probability(self) -> float | Tensor:
@@ -200,7 +208,7 @@ class TeacherForced(nn.Module):
         given = Given(
             u, x[:, O:].contiguous(), W_in.contiguous(), W[O:, O:].contiguous(), b[O:].contiguous(), zeros, None
         )
-        h, _ = recurrence.run(given, Options(self.nonlinearity))
+        h, _ = recurrence.run(given, Options(self.nonlinearity), self._recorder if self.record else None)
         a = torch.cat([x[:, O:].unsqueeze(0), h[:-1]]) @ W[:O, O:].T + before @ W[:O, :O].T + drive[..., :O]
         y = OUTPUTS[self.outputs](a)
         return a if self.outputs == "softmax" else y, torch.cat([y[-1], h[-1]], 1)

@@ -22,6 +22,8 @@ from .store import fetch as fetch
 from .store import home as home
 from .store import listing as listing
 from .store import locate as locate
+from .store import summary as summary
+from .store import table as table
 from .text import TextData as TextData
 from .text import characters as characters
 from .text import text_file as text_file

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..checks import one_of
+from ..table import columns
 from .download import download as _download
 from .sources import SOURCES, DataError, Source
 
@@ -122,6 +124,38 @@ def listing() -> list[Row]:
         for source, path in zip(sources, locate(name), strict=True):
             rows.append(Row(name, source.path, _state(source, path), source.size, path))
     return rows
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The files in columns: set, file, state, bytes, place.
+
+    >>> from pathlib import Path
+    >>> print(table([Row("jsb", "music/JSB_Chorales.mat", "missing", 96_095, Path("/data/music/JSB_Chorales.mat"))]))
+    set  file                    state     bytes  place
+    jsb  music/JSB_Chorales.mat  missing  96,095  /data/music/JSB_Chorales.mat
+    """
+    lines = [("set", "file", "state", "bytes", "place")]
+    lines += [(row.name, row.file, row.state, f"{row.size:,}", str(row.path)) for row in rows]
+    return columns(lines, left={0, 1, 2, 4})
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What is missing, how large it is, and what to type.
+
+    >>> from pathlib import Path
+    >>> summary([Row("jsb", "music/JSB_Chorales.mat", "missing", 96_095, Path("/data/music/JSB_Chorales.mat"))])
+    '1 of 1 files is missing (0.1 MB): steadygrad data fetch jsb'
+    """
+    missing = [row for row in rows if row.state == "missing"]
+    faulty = [str(row.path) for row in rows if row.state in ("altered", "unreadable")]
+    parts: list[str] = []
+    if missing:
+        names = " ".join(dict.fromkeys(row.name for row in missing))
+        size = f"{sum(row.size for row in missing) / 1e6:.1f} MB"
+        verb = "is" if len(missing) == 1 else "are"
+        parts.append(f"{len(missing)} of {len(rows)} files {verb} missing ({size}): steadygrad data fetch {names}")
+    parts += [f"not used, being altered or unreadable: {', '.join(faulty)}"] if faulty else []
+    return "; ".join(parts) or f"all {len(rows)} files are there and verified"
 
 
 def _state(source: Source, path: Path) -> str:

@@ -7,15 +7,14 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from .. import storage
 from .look import Look
 
 
 def write_jsonl(looks: Sequence[Look], path: Path) -> Path:
-    """One look a line. Written beside the file and moved over it: a reader never sees half a file."""
-    beside = path.with_name(path.name + ".part")
+    """One look a line. A reader never sees half a file."""
     text = "".join(json.dumps(look.to_json(), allow_nan=False, ensure_ascii=False) + "\n" for look in looks)
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    storage.write(path, text.encode())
     return path
 
 

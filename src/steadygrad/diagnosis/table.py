@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..eigen import spectral_radius
+from ..table import columns
 from .findings import Finding
 from .look import CellLook, Look
 
@@ -80,14 +81,7 @@ def _bar(norm: float, largest: float) -> str:
 def _table(look: Look, weights: Mapping[str, Tensor]) -> list[str]:
     heads = ["layer", "cell", "steps", "horizon", "growth", "ρ", "σ_max", "gates", "error, first to last step"]
     rows = [_row(cell, weights) for cell in look.cells]
-    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
-    return [
-        "  ".join(
-            entry.ljust(width) if column in (0, 1, 7, 8) else entry.rjust(width)
-            for column, (entry, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [heads, *rows]
-    ]
+    return columns([heads, *rows], left={0, 1, 7, 8}).splitlines()
 
 
 def _row(cell: CellLook, weights: Mapping[str, Tensor]) -> list[str]:

@@ -88,6 +88,22 @@ class ErrorSurface:
         """σ with its derivatives."""
         return nonlinearity_named(self.nonlinearity)
 
+    def mesh(self, w_range: tuple[float, float], b_range: tuple[float, float], grid: int) -> tuple[Array, Array]:
+        """w and b [rows, grid] of a mesh whose rows follow the wall, to draw the surface over.
+
+        Over a square grid a step so steep would be a row of teeth. The wall's width is that of the state's whole swing,
+        1/(∂x_T/∂b), and a third of the rows lie within it.
+        """
+        w = np.linspace(*w_range, grid)
+        wall = self.wall(w)
+        half = np.minimum(0.05, 8.0 / self.final_state(w, wall).gradient[:, 1])
+        within = wall + np.linspace(-1.0, 1.0, 2 * (grid // 6))[:, None] * half
+        share = np.linspace(0.0, 1.0, grid // 3 + 1)[1:, None] ** 2
+        below = b_range[0] + (1.0 - share[::-1]) * (within[0] - b_range[0])
+        above = within[-1] + share * (b_range[1] - within[-1])
+        b = np.concatenate([below, within, above])
+        return np.broadcast_to(w, b.shape).copy(), b
+
     def wall(self, w: Any) -> Array:
         """The b at which x_0 is a fixed point, b = x_0 − w σ(x_0): a wall wherever w σ'(x_0) > 1. Shape of w."""
         return self.x0 - real_array("w", w) * self.sigma.value(self.x0)
