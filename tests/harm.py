@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from steadygrad import storage
 from steadygrad.experiments import files, record
 
 # a server that has imported everything forks a child for each run: a child begins within milliseconds
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["steadygrad.experiments.loop", "steadygrad.experiments.datasets", "torch._dynamo"])
+CHILDREN.set_forkserver_preload(["steadygrad.experiments.loop", "steadygrad.data.datasets", "torch._dynamo"])
 OFTEN = {"progress": "none", "resume": True, "checkpoint_seconds": 0.0}
 
 
@@ -58,6 +59,6 @@ def fill_disk(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
             return super().write(data[:10]) if data.startswith(b"{") else full() or 0
 
     if failing == "checkpoint":
-        monkeypatch.setattr(files.os, "replace", full)
+        monkeypatch.setattr(storage.os, "replace", full)
     else:
         monkeypatch.setattr(record, "open", lambda path, *_, **__: Full(path, "ab"), raising=False)

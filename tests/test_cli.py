@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import steadygrad
-from steadygrad import tasks
+from steadygrad import storage, tasks
 from steadygrad.cli import COMMANDS, main, parser
 from steadygrad.commands import doctor, options, train
 from steadygrad.experiments import Config, files, preset
@@ -71,6 +71,12 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "momentum": ("0.7", 0.7),
         "threshold": ("auto", "auto"),
         "nonfinite": ("shrink", "shrink"),
+        "per": ("parameter", "parameter"),
+        "clip_error": ("0.25", 0.25),
+        "l1": ("0.001", 0.001),
+        "l2": ("0.002", 0.002),
+        "truncate": ("30", 30),
+        "radius": ("1.1", 1.1),
         "alpha": ("1.5", 1.5),
         "omega": ("program", "program"),
         "lr_schedule": ("half-when-worse", "half-when-worse"),
@@ -80,6 +86,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "growth": ("1.4", 1.4),
         "curriculum_patience": ("33", 33),
         "curriculum_loss": ("0.2", 0.2),
+        "curriculum_lost": ("0.9", 0.9),
         "max_updates": ("123", 123),
         "max_seconds": ("45.5", 45.5),
         "check_every": ("11", 11),
@@ -94,6 +101,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "threads": ("2", 2),
     }
     others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults", "longest"}
+    others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch"}
     of_data = {"steps", "cost", "epochs", "patience"}
     assert typed.keys() | others | of_data == Config.model_fields.keys()
     assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}
@@ -193,7 +201,7 @@ def test_a_full_disk_is_told_in_one_sentence(
     def full(*arguments: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(storage.os, "fsync", full)
     said = refused(["train", "temporal-order", *SMALL, "--quiet", "--out", str(tmp_path / "run")], capsys)
     assert said == f"steadygrad: cannot write {tmp_path / 'run' / 'config.json'}: No space left on device"
 
@@ -240,7 +248,7 @@ def test_every_name_that_exists_is_in_the_help_of_train(capsys: pytest.CaptureFi
         "nonlinearity": NONLINEARITIES,
         "omega": CONVENTIONS,
         "backend": BACKENDS,
-        "optimizer": config.USUAL_MOMENTUM,
+        "optimizer": [*config.USUAL_MOMENTUM, "hessian-free"],
         "lr_schedule": [*config.SCHEDULES, *OF_LENGTH],
         "alpha_schedule": config.SCHEDULES,
         "network": config.NETWORKS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steadygrad import experiments
+from steadygrad import experiments, storage
 from steadygrad.cli import main
 from steadygrad.experiments import files
 
@@ -40,7 +40,7 @@ def test_a_run_of_every_network_has_a_page_with_the_errors_it_recorded(
     out = capsys.readouterr().out
     assert out.splitlines()[0].endswith("snapshots in 6 updates")
     assert out.splitlines()[-1] == str(run / "gradients.html")
-    snapshots = files.read_lines(run / files.FLOW)
+    snapshots = storage.read_lines(run / files.FLOW)
     data = shown(run / "gradients.html")
     assert data["updates"] == [line["updates"] for line in snapshots]
     (cell,) = data["cells"]

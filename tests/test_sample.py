@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from steadygrad import cli, data, experiments
+from steadygrad.data.sampling import sample_music, sample_text
 from steadygrad.experiments import Config, Network, Trained
-from steadygrad.experiments.trained import sample_music, sample_text
 
 SYMBOLS = ["\n", " ", "a", "b", "c"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import importlib
+import inspect
 import io
 import os
 import sys
@@ -80,6 +81,10 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         added = subparsers.add_parser(name, help=words, formatter_class=raw)
         if command in (None, name):
             module = importlib.import_module(f"steadygrad.commands.{HOMES.get(name, name)}")
+            run = getattr(module, f"run_{name}")
+            description, _, added.epilog = inspect.cleandoc(run.__doc__).partition("\n\n")
+            added.description = " ".join(description.split())
+            added.set_defaults(run=run)
             getattr(module, f"add_{name}")(added)
     return top
 

@@ -12,9 +12,9 @@ from tiny import TEXT, of_music, of_text
 from torch.nn.functional import logsigmoid
 
 from steadygrad import data, experiments
-from steadygrad.data import DataError
-from steadygrad.experiments import Config, FolderError, Network, datasets, files
-from steadygrad.experiments.datasets import read as open_corpus
+from steadygrad.data import DataError, datasets
+from steadygrad.data.datasets import read as open_corpus
+from steadygrad.experiments import Config, FolderError, Network, files
 from steadygrad.experiments.evaluation import figure
 
 

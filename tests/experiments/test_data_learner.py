@@ -9,8 +9,8 @@ import pytest
 import torch
 from tiny import of_music, of_text
 
+from steadygrad.data.datasets import read as open_corpus
 from steadygrad.experiments import Config
-from steadygrad.experiments.datasets import read as open_corpus
 from steadygrad.experiments.descent import Diverged
 from steadygrad.experiments.learner import Learner
 from steadygrad.layers.rnn import RNN

@@ -204,9 +204,9 @@ def test_a_page_that_a_full_disk_does_not_take_leaves_the_old_one(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     monkeypatch.setattr("steadygrad.report.curves.draw_run", lambda *_: None)
-    monkeypatch.setattr("steadygrad.report.page.svg", lambda _: b"<svg/>")
+    monkeypatch.setattr("steadygrad.plotting.svg", lambda _: b"<svg/>")
     assert main(["report", str(tmp_path)]) == 2
     assert f"cannot write {tmp_path / 'index.html'}: No space left on device" in capsys.readouterr().err
     assert (tmp_path / "index.html").read_text() == "the old page"

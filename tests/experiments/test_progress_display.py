@@ -14,9 +14,11 @@ from rich.console import Console
 
 from same_run import metrics
 from steadygrad.experiments import Config, Network, run
-from steadygrad.experiments.display import Live, Plain, display, displays
-from steadygrad.experiments.record import LAGS, Record, look
+from steadygrad.experiments.display import DataWords, Live, Plain, Words, display, displays
+from steadygrad.experiments.display import words as words_of
+from steadygrad.experiments.record import Record, look
 from steadygrad.experiments.tensorboard import heat_map
+from steadygrad.snapshots import LAGS
 
 
 def line(**changed: Any) -> dict[str, Any]:
@@ -63,6 +65,44 @@ def test_the_live_display_shows_the_time_left_and_the_last_check(small: Config) 
         assert words in shown
 
 
+def test_a_line_of_a_data_set_tells_epoch_scores_and_speed() -> None:
+    shown = {"epoch": 3, "updates": 1200, "train": 1.5, "valid": None, "gradient_norm": 2.0, "clip_rate": 0.5}
+    shown |= {"omega": 0.01, "spectral_radius": None, "lr": 0.01, "updates_per_second": 9.5}
+    shown |= {"tokens_per_second": 41200.0, "seconds": 61}
+    assert DataWords(1000, 1.0).text(shown).startswith("epoch   3     1,200 updates  train 1.5000  valid –   ")
+    assert Words().text(line(loss=0.5, error=0.25)).startswith("   1,000 updates  loss 0.5     wrong  25.00 %  ‖g‖ 3.1")
+
+
+SAID = (
+    "clipped every update: the threshold 0.5 is below the usual gradient norm 3.1, so an update goes by the gradient's "
+    "direction and not by its norm"
+)
+
+
+def test_that_every_update_is_clipped_is_explained_once(small: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    every = {**line(), "clip_rate": 1.0}
+    plain = Plain(Words(0.5))
+    for each in (line(), every, every):
+        plain.check(each, None)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4
+    assert printed[2] == SAID  # after the first line with 100 %
+
+    file = io.StringIO()
+    live = Live(Console(file=file, force_terminal=True, width=160), Words(0.5))
+    with live.shown(small, 10_000, None, 0):
+        live.check(every, None)
+        live.check(every, None)
+    assert file.getvalue().count(SAID) == 1
+
+
+@pytest.mark.parametrize("threshold", [0.5, "auto"])
+def test_a_threshold_that_adapts_needs_no_explanation(small: Config, threshold: Any) -> None:
+    text = words_of(small.changed(threshold=threshold), None)
+    assert text.remark({**line(), "clip_rate": 1.0}) == (SAID if threshold == 0.5 else "")
+    assert text.remark({**line(), "clip_rate": 1.0, "gradient_norm": None}) == ""  # where no norm was finite
+
+
 def test_the_time_left_is_the_shorter_of_both_limits(small: Config) -> None:
     file = io.StringIO()
     live = Live(Console(file=file, force_terminal=True, width=160))
@@ -91,7 +131,7 @@ def test_without_rich_a_terminal_gets_plain_lines_and_is_told_why(
 def test_plain_progress_is_one_line_for_each_check(
     small: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(small, tmp_path / "run", progress="plain", max_updates=40)
+    run(small.changed(threshold=100.0), tmp_path / "run", progress="plain", max_updates=40)  # clips nothing
     printed = capsys.readouterr().out.splitlines()
     lines = metrics(tmp_path / "run")
     assert printed[0].startswith("temporal-order · sgd-cr (norm clipping and Ω), optimizer sgd")

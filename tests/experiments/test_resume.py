@@ -13,6 +13,9 @@ from harm import kill_at_random_moments
 from same_run import assert_same_run
 from steadygrad.experiments import CheckpointError, Config, files, run, saved
 
+PLAIN: dict[str, Any] = {"algorithm": "sgd", "threshold": None, "nonfinite": None, "alpha": 0.0}
+TAUGHT: dict[str, Any] = {"problem": "memorization-5bit", "options": {"counted": "all"}, "length": (3, 5)}
+TAUGHT |= {"algorithm": "sgd-c", "alpha": 0.0}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sgd": {},
     "momentum": {"optimizer": "momentum"},
@@ -29,9 +32,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "curriculum_loss": 1.5,
         "lr_schedule": "1/length",
     },
+    "lost": {
+        "length": (14, 20),
+        "curriculum": (10, 12),
+        "curriculum_patience": 2,
+        "curriculum_loss": 1.37,
+        "curriculum_lost": 1.3,
+        "optimizer": "momentum",
+    },
     "polish": {"success": 0.9, "after_success": "polish", "lr": 0.02},
     "average": {"check_every": 15, "average": 12, "after_success": "polish", "success": 0.9},
     "regression": {"problem": "addition", "dtype": "float64"},
+    "penalties": {"l1": 0.001, "l2": 0.01},
+    "per entry": {"per": "entry", "threshold": 0.01, "clip_error": 0.001},
+    "truncated": {"truncate": 4},
+    "radius": {"radius": 1.1},
+    "hessian-free": {**PLAIN, "optimizer": "hessian-free", "structural": 0.1, "batch": 8, "curvature_batch": 4},
+    "teacher forcing": {**TAUGHT, "teacher_forcing": 1.0},
+    "scheduled sampling": {**TAUGHT, "teacher_forcing": 0.5, "check_every": 15, "average": 12},
+    "echo-state": {**PLAIN, "network": "echo-state", "leak": 0.2, "input_scaling": 0.5},
 }
 
 

@@ -16,7 +16,7 @@ import torch
 import steadygrad
 from harm import fill_disk
 from same_run import SMALL, assert_same_run, metrics
-from steadygrad import tasks
+from steadygrad import storage, tasks
 from steadygrad.experiments import Config, FolderError, Result, evaluate, files, preset, run
 from steadygrad.experiments import evaluation as success_module
 from steadygrad.experiments.presets import PRESETS
@@ -169,7 +169,7 @@ def test_checking_and_saving_more_often_changes_no_weight(small: Config, tmp_pat
     often = small.changed(check_every=5)
     run(often, tmp_path / "often", progress="none", checkpoint_seconds=0.0)
     one, other = (
-        files.safetensors().torch.load((tmp_path / name / files.CHECKPOINTS / "000000100.safetensors").read_bytes())
+        storage.safetensors().torch.load((tmp_path / name / files.CHECKPOINTS / "000000100.safetensors").read_bytes())
         for name in ("seldom", "often")
     )
     for name in one:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
+from typing import Any
 
 import pytest
+import torch
 
+from steadygrad.experiments import Config
+from steadygrad.experiments.learner import Learner
 from steadygrad.experiments.schedules import SCHEDULES, Curriculum, Schedule
 
 
@@ -120,3 +124,38 @@ def test_lengths_go_on_from_their_state_as_if_not_interrupted() -> None:
             other.load_state_dict(state)
         assert one.now == other.now
     assert one.now != (20, 30)
+
+
+def test_a_lost_network_is_noticed_after_ten_times_the_patience_and_slowed_down() -> None:
+    lengths = Curriculum((10, 12), (50, 60), growth=2.0, patience=3, loss=0.1, lost=0.8)
+    assert [lengths.observe(1.0) for _ in range(40)] == [
+        None
+    ] * 40  # it has not grown yet: there is nothing to go back to
+    assert [lengths.observe(0.0) for _ in range(3)][-1] == "grown"
+    assert lengths.now == (20, 24)
+    assert [lengths.observe(1.0) for _ in range(30)] == [None] * 29 + ["lost"]
+    assert (lengths.now, lengths.rate) == ((20, 24), 0.7)
+    state = lengths.state_dict()
+    again = Curriculum((10, 12), (50, 60), growth=2.0, patience=3, loss=0.1, lost=0.8)
+    again.load_state_dict(state)
+    for each in (lengths, again):
+        assert [each.observe(0.0) for _ in range(3)][-1] == "grown"
+        assert each.rate == pytest.approx(0.77)
+
+
+def test_a_lost_network_goes_back_to_its_weights_and_forgets_its_momentum(small: Config) -> None:
+    settings: dict[str, Any] = {"length": (14, 20), "curriculum": (10, 12), "curriculum_patience": 2}
+    settings |= {"curriculum_loss": 5.0, "curriculum_lost": 6.0, "optimizer": "momentum"}
+    learner = Learner(small.changed(**settings))
+    learner.update()
+    learner.update()  # grows: these weights are kept
+    kept = learner.weights()
+    learner.feed.lengths.loss, learner.feed.lengths.lost = 0.0, 0.001
+    for _ in range(19):
+        learner.update()
+    assert not torch.equal(learner.weights()["rnn.weight_hh_l0"], kept["rnn.weight_hh_l0"])
+    learner.update()  # the twentieth: lost
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in learner.weights().items())
+    assert not learner.descent.state()[0]
+    learner.update()
+    assert learner.lr == pytest.approx(0.7 * small.lr)

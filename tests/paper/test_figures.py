@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from steadygrad import provenance
 from steadygrad.dynamics import ErrorSurface, OneUnit
 from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6
 from steadygrad.paper.figures import FIGURES, reproduce, save
-from steadygrad.sweep import provenance
 
 matplotlib = pytest.importorskip("matplotlib")
 

@@ -10,13 +10,14 @@ import pytest
 from made_up import run_folder, write_lines
 
 from steadygrad import cli
-from steadygrad.report import curves, flow
+from steadygrad.analysis import history
+from steadygrad.report import curves
 
 pytest.importorskip("matplotlib")
 
 
 def test_snapshots_of_all_lengths_come_onto_one_axis_of_lags(tmp_path: Path) -> None:
-    seen = flow.read(run_folder(tmp_path / "run"))
+    seen = curves.gradients(run_folder(tmp_path / "run"))
     assert seen.updates.tolist() == [0, 1000, 2000, 3000, 4000]
     assert seen.lags.tolist() == list(range(100))
     for check, steps in enumerate((20, 40, 60, 80, 100)):
@@ -31,7 +32,7 @@ def test_a_coarser_snapshot_makes_the_axis_coarser_and_keeps_every_value_at_its_
     coarse = {"updates": 9, "steps": 12, "stride": 3, "norms": [10, 13, 16, None], "eigenvalues": [[0, 1]]}
     write_lines(tmp_path / "flow.jsonl", [fine, coarse])
     write_lines(tmp_path / "metrics.jsonl", [])
-    seen = flow.read(tmp_path)
+    seen = curves.gradients(tmp_path)
     nan = np.nan
     assert seen.lags.tolist() == [0, 3, 6, 9]
     np.testing.assert_equal(seen.norms, [[0, 3, nan, nan], [10, 13, 16, nan]])
@@ -40,8 +41,8 @@ def test_a_coarser_snapshot_makes_the_axis_coarser_and_keeps_every_value_at_its_
 
 
 def test_the_map_has_a_log_colour_centred_on_a_norm_that_is_kept(tmp_path: Path) -> None:
-    seen = flow.read(run_folder(tmp_path / "run"))
-    axes = flow.draw_norms(seen).axes[0]
+    seen = curves.gradients(run_folder(tmp_path / "run"))
+    axes = history.draw_norms(seen).axes[0]
     (mesh,) = axes.collections
     # 0.9^99 = 3·10⁻⁵: five powers of ten are needed, to both sides alike.
     assert (mesh.norm.vmin, mesh.norm.vmax) == (pytest.approx(1e-5), pytest.approx(1e5))
@@ -50,8 +51,8 @@ def test_the_map_has_a_log_colour_centred_on_a_norm_that_is_kept(tmp_path: Path)
 
 
 def test_the_spectrum_has_the_unit_circle_and_every_eigenvalue(tmp_path: Path) -> None:
-    seen = flow.read(run_folder(tmp_path / "run"))
-    plane = flow.draw_spectrum(seen).axes[0]
+    seen = curves.gradients(run_folder(tmp_path / "run"))
+    plane = history.draw_spectrum(seen).axes[0]
     circle = plane.lines[0].get_xydata()
     np.testing.assert_allclose(np.hypot(*circle.T), 1.0, rtol=1e-12)
     cloud, last = (collection.get_offsets().data for collection in plane.collections)
@@ -63,9 +64,9 @@ def test_a_run_that_diverged_at_once_can_still_be_drawn(tmp_path: Path) -> None:
     line = {"updates": 0, "steps": 3, "stride": 1, "norms": [None] * 3, "eigenvalues": [[None, None]]}
     write_lines(tmp_path / "flow.jsonl", [line])
     write_lines(tmp_path / "metrics.jsonl", [])
-    seen = flow.read(tmp_path)
-    assert flow.draw_norms(seen).axes
-    assert flow.draw_spectrum(seen).axes
+    seen = curves.gradients(tmp_path)
+    assert history.draw_norms(seen).axes
+    assert history.draw_spectrum(seen).axes
 
 
 def test_half_a_line_at_the_end_is_left_out_and_one_in_between_is_named(tmp_path: Path) -> None:
@@ -73,13 +74,13 @@ def test_half_a_line_at_the_end_is_left_out_and_one_in_between_is_named(tmp_path
     path = folder / "flow.jsonl"
     whole = path.read_text()
     path.write_text(whole + '{"updates": 5000, "st')
-    assert len(flow.read(folder).updates) == 5
+    assert len(curves.gradients(folder).updates) == 5
     path.write_text('{"updates": 5000, "st\n' + whole)
     with pytest.raises(ValueError, match=r"flow\.jsonl, line 1, must be a JSON object, and is not$"):
-        flow.read(folder)
+        curves.gradients(folder)
     path.write_text("")
     with pytest.raises(ValueError, match=r"flow\.jsonl must have a snapshot, and has none yet"):
-        flow.read(folder)
+        curves.gradients(folder)
 
 
 def test_the_curves_of_a_run_are_its_metrics(tmp_path: Path) -> None:
@@ -118,4 +119,4 @@ def test_made_up_runs_have_the_keys_of_real_ones(tmp_path: Path) -> None:
             set(json.loads((tmp_path / which / name).read_text().splitlines()[-1])) for which in ("real", "made up")
         )
         assert made <= real
-    assert flow.read(tmp_path / "real").eigenvalues.shape == (2, 4)
+    assert curves.gradients(tmp_path / "real").eigenvalues.shape == (2, 4)

@@ -7,10 +7,12 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up import record, run_folder
 
+from in_browser import opened
 from steadygrad.experiments import Config
 from steadygrad.report import pages, tables
 from steadygrad.report.page import Page
@@ -179,3 +181,26 @@ def test_a_record_of_a_failed_cell_stands_in_the_table_of_cells() -> None:
     write = tables.cells([failed, record(seed=2)]).plain()
     assert "failed: its worker died" in write
     assert "0.60 %" in write
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_frames_of_pictures_are_not_cut(browser: Any, tmp_path: Path, width: int) -> None:
+    page = pages.of(run_folder(tmp_path / "run")).write(tmp_path / "index.html")
+    opened(browser, page, width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    inner, outer = (
+        browser.execute_script(f"return Array.from(document.querySelectorAll('figure'), each => each.{side}Width)")
+        for side in ("scroll", "client")
+    )
+    assert len(inner) == 3
+    if width == 1280:
+        assert inner == outer  # nothing of a picture lies outside its figure, its border included
+    else:
+        assert all(544 <= each <= 546 for each in inner)  # 34rem: read by scrolling, for its letters would be too small
+
+
+def test_a_page_is_written_part_by_part() -> None:
+    page = Page("Temporal order", "Solved.")
+    page.heading("By length")
+    page.table(Table(["length", "solved"], [["50", "5/5"]]))
+    assert "<td>5/5</td>" in page.render()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from steadygrad.report import readme
 from steadygrad.sweep.records import write_records
 
@@ -25,18 +27,40 @@ def test_the_readme_shows_what_the_records_say() -> None:
     assert readme.filled(page, ROOT / "results") == page, "make it again: make results"
 
 
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ("bench", "Not measured yet: `make bench`"),
+        ("tasks", "Not run yet: `steadygrad reproduce tasks --budget hours --records results`"),
+        (
+            "tanh",
+            "Not run yet: `steadygrad sweep --problem temporal-order --length 50:200 --preset tanh --records results`",
+        ),
+        ("longest", "Not run yet: `steadygrad sweep longest --out runs/longest --records results`"),
+        ("recall", "Not run yet: `steadygrad sweep recall --budget hours --out runs/recall --records results`"),
+    ],
+)
+def test_a_part_without_records_names_the_command_that_makes_them(tmp_path: Path, part: str, sentence: str) -> None:
+    page = f"a\n<!-- generated: {part} -->\nold\n<!-- end -->\n"
+    assert readme.filled(page, tmp_path) == page.replace("old", sentence)
+
+
 def test_recall_is_shown_by_network_and_delay(tmp_path: Path) -> None:
     def of(network: str, algorithm: str, seed: int, solved: bool) -> dict[str, Any]:
         made = record("recall", algorithm, seed, solved, (50, 50))
         result = {**made["result"], "error": 0.0 if solved else 0.5}
-        return {**made, "config": {"network": network}, "result": result}
+        return {**made, "config": {"network": network, "alpha": 1.0}, "result": result}
 
     records = [of("gru", "sgd-cr", seed, seed > 1) for seed in (1, 2, 3)] + [of("gru", "sgd-c", 1, False)]
     write_records(tmp_path / "recall.jsonl", [*records, {**of("lstm", "sgd-cr", 1, True), "id": "another"}])
-    *_, gru, lstm = readme.recall(tmp_path).splitlines()
+    *_, gru, lstm = readme.recall(tmp_path).markdown().splitlines()
     assert gru == "| GRU | 50 | 2/3 (2,500) | 0/1 (50.0 % wrong) |"
     assert lstm == "| LSTM | 50 | 1/1 (1,000) | – |"
     assert set(readme.pictures(tmp_path)) == {"recall.png"}
+    chosen = {**of("gru", "sgd-cr", 1, True), "id": "chosen", "config": {"network": "gru", "alpha": 10.0}}
+    write_records(tmp_path / "recall.jsonl", [chosen])
+    *_, gru, _ = readme.recall(tmp_path).markdown().splitlines()
+    assert gru == "| GRU | 50 | 2/3 (2,500) | 1/1 (1,000) | 0/1 (50.0 % wrong) |"
     assert readme.pictures(tmp_path / "nowhere") == {}
 
 
@@ -55,8 +79,8 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
         ]
     ]
     write_records(tmp_path / "longest.jsonl", longest)
-    *_, last = readme.tasks(tmp_path).splitlines()
+    *_, last = readme.tasks(tmp_path).markdown().splitlines()
     assert last == "| addition | 50–200 | 3/4 | 0/2 | 2,000 | 2.00 % |"
     # another model than the one above it: its own table says on which lengths it was trained
-    *_, last = readme.longest(tmp_path).splitlines()
+    *_, last = readme.longest(tmp_path).markdown().splitlines()
     assert last == "| addition | 50–500 | 500 | 3/3 | 2,000 | 1.00 % |"

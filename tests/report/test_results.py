@@ -21,7 +21,7 @@ def test_the_repositorys_own_page_is_what_its_records_give() -> None:
 
 def test_without_records_every_part_says_how_to_run_it(tmp_path: Path) -> None:
     page = results.render(tmp_path)
-    assert page.count("Not run yet: `steadygrad ") == 6
+    assert page.count("Not run yet: `steadygrad ") == 7
     assert "|" not in page
 
 
@@ -34,7 +34,7 @@ def test_the_page_has_the_counts_the_medians_the_errors_and_the_command(tmp_path
     write_lines(tmp_path / "longest.jsonl", [record(length=(50, 1000), **further)])
     page = results.render(tmp_path)
     assert page.count("Not run yet: `steadygrad reproduce table") == 2
-    assert page.count("Not run yet") == 3  # these, and recall
+    assert page.count("Not run yet") == 4  # these, recall and the comparison
     # Seeds 1 to 4 solved it, after 1,000 to 4,000 updates and 1 to 4 minutes.
     assert "| temporal-order | 50–200 | steady | 4/5 | 2,500 | 2.5 | 0.10 % | 0.20 % | 0.75 % (worst 1.20 %) |" in page
     assert "| temporal-order | 50–200 | steady without Ω | 0/2 | > 40,000 | – | – | – | – |" in page

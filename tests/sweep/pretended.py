@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from steadygrad import storage
 from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep import Grid
 
@@ -36,7 +37,7 @@ def pretend(
     reason = "solved" if solved else "max_updates"
     error = 0.004 if solved else 0.75
     result = Result(reason, updates, 1.5, updates, 2.5, updates, solved, error, {"wrong": 0.004})
-    files.write(directory / files.CONFIG, config.to_json().encode())
+    storage.write(directory / files.CONFIG, config.to_json().encode())
     result.write(directory, config)
     return result
 

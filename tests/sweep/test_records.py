@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pretended import pretend
 
-from steadygrad import sweep
+from steadygrad import provenance, sweep
 from steadygrad.experiments import Config, Result, preset
-from steadygrad.sweep import provenance
 
 
 class Here:

@@ -20,7 +20,7 @@ from pretended import contents, pretend
 from steadygrad import sweep
 from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep import Local
-from steadygrad.sweep.cell import DEATHS, Work
+from steadygrad.sweep.cell import DEATHS, Outcome, Work
 
 QUIET = {"progress": "none"}
 
@@ -312,3 +312,10 @@ def test_the_clock_of_the_watch_is_not_needed_for_the_outcome(tmp_path: Path, gr
     before = threading.active_count()
     sweep.run(grid(), tmp_path / "out", engine=Here(), progress="plain", **{key: fake[key] for key in fake})
     assert threading.active_count() == before
+
+
+def test_an_outcome_tells_the_result_in_a_few_words() -> None:
+    solved = Result("solved", 12_000, 14.0, 12_000, 14.0, solved=True, error=0.004)
+    assert str(Outcome.of("a", solved)) == "solved after 12,000 updates (14 s, 0.40 % wrong)"
+    scored = Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40)
+    assert str(Outcome.of("b", scored)) == "test 3.456, train 3.210 after 40 epochs (10 min, patience)"

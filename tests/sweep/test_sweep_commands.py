@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steadygrad import cli, data, sweep
+from steadygrad import cli, data, storage, sweep
 from steadygrad.commands import sweep as command
 from steadygrad.experiments import Config, Result, files
 
@@ -109,7 +109,7 @@ def pretend_natural(config: Config, directory: Path, *, epochs: int, **_: Any) -
         epochs=epochs,
         tokens_per_second=1000.0,
     )
-    files.write(directory / files.CONFIG, config.to_json().encode())
+    storage.write(directory / files.CONFIG, config.to_json().encode())
     result.write(directory, config)
     return result
 

@@ -20,11 +20,11 @@ EXTRAS = {
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_doctor)
-    parser.description = "Say what is installed and what is missing, with the line that installs it."
+    """It has no options."""
 
 
-def _doctor(args: argparse.Namespace) -> int:
+def run_doctor(args: argparse.Namespace) -> int:
+    """Say what is installed and what is missing, with the line that installs it."""
     import numpy
     import torch
 

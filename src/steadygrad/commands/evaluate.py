@@ -9,18 +9,8 @@ from typing import Any
 
 from . import options
 
-DESCRIPTION = """\
-Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was trained on."""
-EXAMPLES = """\
-examples:
-  steadygrad evaluate runs/order --length 250 300 400 50:200
-  steadygrad evaluate runs/nottingham --split valid
-"""
-
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_evaluate)
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument
     add("directory", type=Path, metavar="DIR", help="folder of the run")
     tasks = parser.add_argument_group("a run on a task")
@@ -36,7 +26,14 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON in place of a table")
 
 
-def _evaluate(args: argparse.Namespace) -> int:
+def run_evaluate(args: argparse.Namespace) -> int:
+    """Test the best weights of a run: on fresh sequences of its task, or on a part of the music or text it was trained
+    on.
+
+    examples:
+      steadygrad evaluate runs/order --length 250 300 400 50:200
+      steadygrad evaluate runs/nottingham --split valid
+    """
     from .. import checks, experiments
 
     checks.whole("--threads", args.threads)

@@ -5,18 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-DESCRIPTION = "Make one self-contained HTML page of a sweep or a run, or RESULTS.md of all records."
-EXAMPLES = """\
-examples:
-  steadygrad report runs/fig7/cells                            one self-contained page: runs/fig7/cells/index.html
-  steadygrad report --results results --write RESULTS.md       make RESULTS.md of the records
-  steadygrad report --results results --write RESULTS.md --readme README.md --check   exit code 1 if one is stale
-"""
-
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_report)
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument
     add("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
     add("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
@@ -31,17 +21,24 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     add("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
 
 
-def _report(args: argparse.Namespace) -> int:
+def run_report(args: argparse.Namespace) -> int:
+    """Make one self-contained HTML page of a sweep or a run, or RESULTS.md of all records.
+
+    examples:
+      steadygrad report runs/fig7/cells                            one self-contained page: runs/fig7/cells/index.html
+      steadygrad report --results results --write RESULTS.md       make RESULTS.md of the records
+      steadygrad report --results results --write RESULTS.md --readme README.md --check   exit code 1 if one is stale
+    """
     if (args.directory is None) == (args.results is None):
         raise ValueError("one of DIR and --results must be given, and not both")
     if args.results is not None:
         return _results(args)
     if args.write is not None or args.readme is not None or args.check:
         raise ValueError("--write, --readme and --check must be left out without --results")
-    from ..paper import style
+    from .. import plotting
     from ..report import pages
 
-    style.require()
+    plotting.require()
     print(pages.of(args.directory).write(args.out or args.directory / "index.html"))
     return 0
 

@@ -14,50 +14,52 @@ if TYPE_CHECKING:
     from ..report.page import Page
     from ..sweep import Grid
 
-DESCRIPTION = "Make a figure or a table of the paper: run what it needs, draw it, and set the paper's claim beside it."
 DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")  # computed at once; the others are sweeps
 TABLES = ("table1", "table2")
-SWEPT = ("fig7", "tasks", *TABLES)
-EXAMPLES = """\
-examples:
-  steadygrad reproduce fig6 --out runs/figures
-  steadygrad reproduce fig7 --budget demo
-  steadygrad reproduce fig7 --budget hours --seeds 5 --max-updates 200000 --out runs/fig7 --records results
-  steadygrad reproduce tasks --budget hours --out runs/tasks --records results
-  steadygrad reproduce table1 --budget minutes
-  steadygrad reproduce table2 --budget hours --preset paper --epochs 12 --out runs/table2 --records results
-
-budgets, on two cores: demo (fig7 alone) two to three minutes, minutes about ten, hours a night, full the paper's
-protocol of 50 seeds and up to 5,000,000 updates, and of the tables 3 seeds. The same command goes on where it stopped.
-The tables need music and text: steadygrad data fetch all.
-"""
+SWEPT = ("fig7", "tasks", "comparison", *TABLES)
 
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_reproduce)
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument
-    add("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, table1 or table2")
+    add("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, comparison, table1 or table2")
     add("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
     add("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
     add("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
     add("--epochs", type=int, metavar="N", help="of the tables: stop after so many, likewise")
-    presets = "paper, proceedings, program, steady or fig7 (of the tables paper or steady)"
+    presets = "paper, proceedings, program, steady, fig7 or tanh (of the tables paper or steady)"
     add("--preset", metavar="NAME", help=f"{presets}, in place of the budget's")
     add("--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)")
     sweeping.add_engine(parser)
 
 
-def _reproduce(args: argparse.Namespace) -> int:
+def run_reproduce(args: argparse.Namespace) -> int:
+    """Make a figure or a table of the paper: run what it needs, draw it, and set the paper's claim beside it.
+
+    examples:
+      steadygrad reproduce fig6 --out runs/figures
+      steadygrad reproduce fig7 --budget demo
+      steadygrad reproduce fig7 --budget hours --seeds 5 --max-updates 200000 --out runs/fig7 --records results
+      steadygrad reproduce tasks --budget hours --out runs/tasks --records results
+      steadygrad reproduce comparison --budget hours --out runs/comparison --records results
+      steadygrad reproduce table1 --budget minutes
+      steadygrad reproduce table2 --budget hours --preset paper --epochs 12 --out runs/table2 --records results
+
+    budgets, on two cores: demo (fig7 alone) two to three minutes, minutes about ten, hours a night, full the paper's
+    protocol of 50 seeds and up to 5,000,000 updates, and of the tables 3 seeds. The same command goes on where it stopped.
+    comparison has minutes (no tuning) and hours: RECORDS/tuning.jsonl has each method's trials, and is made first if missing.
+    The tables need music and text: steadygrad data fetch all.
+    """
+    from .. import plotting
     from ..checks import one_of
-    from ..paper import style
 
     one_of("WHAT", args.what, DRAWN + SWEPT)
     if args.what in TABLES:
         _left_out(args, ("max_updates",), "which goes by --epochs")
         return _sweep(args)
-    style.require()
+    plotting.require()
     _left_out(args, ("epochs",), "which has none" if args.what in DRAWN else "which goes by --max-updates")
+    if args.what == "comparison":
+        _left_out(args, ("preset",), "whose methods have their own settings")
     if args.what in SWEPT:
         return _sweep(args)
     sizes = ("budget", "seeds", "max_updates", "preset", "address", "workers", "records")
@@ -74,12 +76,12 @@ def _sweep(args: argparse.Namespace) -> int:
     from .. import data, sweep
 
     budget = args.budget or "minutes"
-    grid = _grid(args, budget)
+    out = args.out or Path("runs") / f"{args.what}-{budget}"
+    grid = _grid(args, budget, _tuned(args, budget, out) if args.what == "comparison" else {})
     if args.what in TABLES:
         # Once, before the cells begin: each of them would fetch it otherwise.
         for name in dict.fromkeys(cell.config.problem for cell in grid.cells):
             data.fetch(name)
-    out = args.out or Path("runs") / f"{args.what}-{budget}"
     command = _command(args, budget)
     outcomes = sweeping.carry_out(grid, out / "cells", args, command)
     mine = {cell.id for cell in grid.cells}  # the folder may hold cells of earlier, larger grids
@@ -91,13 +93,31 @@ def _sweep(args: argparse.Namespace) -> int:
     return sweeping.verdict(outcomes)
 
 
-def _grid(args: argparse.Namespace, budget: str) -> Grid:
+def _tuned(args: argparse.Namespace, budget: str, out: Path) -> dict[str, Any]:
+    """The settings that each method's trials found best; `minutes` takes the first of each in place of trials."""
+    from .. import sweep
+    from ..sweep import comparison
+
+    if budget != "hours":
+        return {}
+    path = (args.records or Path("results")) / "tuning.jsonl"
+    if path.is_file():
+        print(f"settings are the best of the trials in {path}")
+        return {"tuned": comparison.best(sweep.read_records(path))}
+    trials = sweep.get("tuning", budget)
+    sweeping.carry_out(trials, out / "tuning", args, f"steadygrad sweep tuning --budget {budget}")
+    records = sweep.collect(out / "tuning")
+    sweeping.keep(records, args.records)
+    return {"tuned": comparison.best(records)}
+
+
+def _grid(args: argparse.Namespace, budget: str, more: dict[str, Any]) -> Grid:
     from .. import sweep
 
     given = {"seeds": args.seeds, "max_updates": args.max_updates, "epochs": args.epochs}
     size = {name: value for name, value in given.items() if value is not None}
     preset = {"preset": args.preset} if args.what == "fig7" else {"presets": [args.preset]}
-    grid = sweep.get(args.what, budget, **size, **({} if args.preset is None else preset))
+    grid = sweep.get(args.what, budget, **size, **more, **({} if args.preset is None else preset))
     if args.what == "tasks" and args.preset in (None, "steady"):
         grid += sweep.get("ablation", budget, **size)
     return grid
@@ -105,10 +125,16 @@ def _grid(args: argparse.Namespace, budget: str) -> Grid:
 
 def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     """Print the figure or table in numbers, and what the paper says; return the page."""
-    from ..paper import fig7, figures
+    from .. import plotting
+    from ..paper import comparison, fig7, figures
     from ..paper.tables import TABLES as PRINTED
     from ..report import pages, tables
 
+    if what == "comparison":
+        print(f"\n{tables.comparison(records).plain()}\n")
+        for path in plotting.save(comparison.draw(comparison.rows(records)), out / what):
+            print(path)
+        return pages.of_comparison(records, command)
     if what == "tasks":
         print(f"\n{tables.tasks(records).plain()}\n")
         return pages.of_tasks(records, command)

@@ -7,23 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DESCRIPTION = "Write text from a model of text to standard output, or a MIDI file from a model of music."
-EXAMPLES = """\
-examples:
-  steadygrad sample runs/ptb --length 500 --seed 3
-  steadygrad sample runs/ptb --prompt "the company said " --temperature 0.7
-  steadygrad sample runs/nottingham --out tune.mid --length 300
-  steadygrad sample runs/nottingham --prompt opening.mid --out tune.mid
-
-A temperature below 1 makes likely characters and notes likelier still; at 0 the most likely is always taken. The same
-seed gives the same sample. A prompt comes first in what is written, and does not count towards --length.
-"""
 CHARACTERS, STEPS = 1000, 256  # how long a sample is where nothing is said
 
 
 def add_sample(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_sample)
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     add = parser.add_argument
     add("directory", type=Path, metavar="DIR", help="folder of a run on text or music")
     add("--length", type=int, metavar="N", help=f"characters ({CHARACTERS:,}), or steps ({STEPS})")
@@ -33,7 +20,18 @@ def add_sample(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FILE", help="where it goes (standard output; for music DIR/sample.mid)")
 
 
-def _sample(args: argparse.Namespace) -> int:
+def run_sample(args: argparse.Namespace) -> int:
+    """Write text from a model of text to standard output, or a MIDI file from a model of music.
+
+    examples:
+      steadygrad sample runs/ptb --length 500 --seed 3
+      steadygrad sample runs/ptb --prompt "the company said " --temperature 0.7
+      steadygrad sample runs/nottingham --out tune.mid --length 300
+      steadygrad sample runs/nottingham --prompt opening.mid --out tune.mid
+
+    A temperature below 1 makes likely characters and notes likelier still; at 0 the most likely is always taken. The same
+    seed gives the same sample. A prompt comes first in what is written, and does not count towards --length.
+    """
     from .. import experiments
 
     config = experiments.read_config(args.directory)
@@ -45,8 +43,8 @@ def _sample(args: argparse.Namespace) -> int:
 
 
 def _text(args: argparse.Namespace, trained: Any) -> int:
-    from ..experiments import files
-    from ..experiments.trained import sample_text
+    from .. import storage
+    from ..data.sampling import sample_text
 
     if args.out is not None and args.out.suffix.lower() in (".mid", ".midi"):
         raise ValueError(f"--out must be a text file, not {args.out}: {args.directory} holds a model of text")
@@ -56,7 +54,7 @@ def _text(args: argparse.Namespace, trained: Any) -> int:
     if args.out is None:
         sys.stdout.write(written if written.endswith("\n") else written + "\n")
     else:
-        files.write(args.out, written.encode())
+        storage.write(args.out, written.encode())
         print(args.out)
     return 0
 
@@ -65,7 +63,7 @@ def _music(args: argparse.Namespace, trained: Any) -> int:
     import torch
 
     from .. import data
-    from ..experiments.trained import sample_music
+    from ..data.sampling import sample_music
 
     out = args.out or args.directory / "sample.mid"
     if out.suffix.lower() not in (".mid", ".midi"):

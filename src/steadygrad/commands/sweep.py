@@ -18,27 +18,17 @@ if TYPE_CHECKING:
     from ..sweep import Grid, Outcome
     from ..sweep.runner import Engine
 
-DESCRIPTION = "Run a grid of runs, one model per core, or on an existing Dask or Ray cluster."
 AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
 OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the grid
-EXAMPLES = """\
-examples:
-  steadygrad sweep smoke --out runs/smoke
-  steadygrad sweep tasks --budget hours --out runs/tasks --dry-run
-  steadygrad sweep --task temporal-order --length 50:200 --algorithm sgd,sgd-c,sgd-cr --seeds 1:5 --out runs/mine
-  steadygrad sweep fig7 --engine dask --address tcp://10.0.0.1:8786 --out /shared/fig7
-
-The same command goes on where it stopped. A finished cell is never run again. Exit code 1: some cells failed.
-"""
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_sweep)
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     from ..experiments.config import help_text
 
     add = parser.add_argument
-    names = "fig7, tasks, ablation, longest, table1, table2, recall or smoke; or give the axes below"
+    names = (
+        "fig7, tasks, ablation, longest, table1, table2, recall, tuning, comparison or smoke; or give the axes below"
+    )
     add("name", nargs="?", metavar="NAME", help=names)
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
@@ -49,7 +39,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each")
     add("--ahead", metavar="LIST", help="of texts, such as 1,5")
     add("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
-    add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7 (steady)")
+    add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7, tanh (steady)")
     add("--init", metavar="LIST", help=help_text("init"))
     add("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
     add_engine(parser)
@@ -71,10 +61,24 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress")
 
 
-def _sweep(args: argparse.Namespace) -> int:
+def run_sweep(args: argparse.Namespace) -> int:
+    """Run a grid of runs, one model per core, or on an existing Dask or Ray cluster.
+
+    examples:
+      steadygrad sweep smoke --out runs/smoke
+      steadygrad sweep tasks --budget hours --out runs/tasks --dry-run
+      steadygrad sweep --task temporal-order --length 50:200 --algorithm sgd,sgd-c,sgd-cr --seeds 1:5 --out runs/mine
+      steadygrad sweep fig7 --engine dask --address tcp://10.0.0.1:8786 --out /shared/fig7
+
+    The same command goes on where it stopped. A finished cell is never run again. Exit code 1: some cells failed.
+    """
     from .. import sweep
     from ..report import tables
 
+    if args.name == "comparison":  # its settings are each method's best trial, which this command does not read
+        raise ValueError(
+            "NAME must not be comparison: run steadygrad reproduce comparison, which tunes each method first"
+        )
     grid = _grid(args)
     if args.dry_run:
         return _dry_run(args, grid)
@@ -207,7 +211,8 @@ def _dry_run(args: argparse.Namespace, grid: Grid) -> int:
     import torch
 
     from ..sweep.local import Local
-    from ..sweep.progress import duration, estimate
+    from ..sweep.progress import estimate
+    from ..wording import duration
 
     torch.set_num_threads(1)
     workers = Local(args.workers).workers

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import storage
 from . import options
 
 if TYPE_CHECKING:
@@ -20,24 +21,7 @@ CLOSED = 141  # exit code where the reader of our output has closed it: 128 and 
 def add_train(parser: argparse.ArgumentParser) -> None:
     from ..experiments.config import help_text
 
-    parser.set_defaults(run=_train)
-    parser.description = (
-        "Train a network on a synthetic task of the paper (or a problem of your own), until at most 1 % of 10,000 fresh "
-        "sequences is wrong; or a model of music or text, until its limits are reached."
-    )
-    parser.epilog = """\
-examples:
-  steadygrad train temporal-order --length 50:200 --seed 1 --out runs/order
-  steadygrad train temporal-order --preset paper --algorithm sgd-c --out runs/clipped
-  steadygrad train addition --lr 0.02 --alpha 4 --curriculum 20:30 --max-updates 100000 --out runs/addition
-  steadygrad train my_problem.py:Parity --length 50:200 --out runs/parity
-  steadygrad train --config runs/order/config.json --seed 2 --out runs/order-2
-  steadygrad train nottingham --algorithm sgd-cr --preset paper --out runs/nottingham
-  steadygrad train ptb --ahead 5 --max-seconds 3600 --out runs/ptb
-  steadygrad train text novel.txt --hidden 300 --out runs/novel
-  steadygrad train music midi/ --time-step 0.25 --out runs/music
-"""
-    presets = "paper, proceedings, program, steady (the default) or fig7; for data sets paper or steady"
+    presets = "paper, proceedings, program, steady (the default), fig7 or tanh; for data sets paper or steady"
     add = parser.add_argument
     add("problem", nargs="?", metavar="PROBLEM", help=help_text("problem"))
     add("path", nargs="?", metavar="PATH", help=help_text("path"))
@@ -50,10 +34,6 @@ examples:
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=_resume)
-    parser.description = (
-        "Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."
-    )
     add = parser.add_argument
     add("directory", type=Path, metavar="DIR", help="folder of the run")
     add("--max-updates", type=int, metavar="N", help="another limit than the run's own (tasks)")
@@ -63,14 +43,29 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
     options.add_display(parser)
 
 
-def _train(args: argparse.Namespace) -> int:
+def run_train(args: argparse.Namespace) -> int:
+    """Train a network on a synthetic task of the paper (or a problem of your own), until at most 1 % of 10,000 fresh
+    sequences is wrong; or a model of music or text, until its limits are reached.
+
+    examples:
+      steadygrad train temporal-order --length 50:200 --seed 1 --out runs/order
+      steadygrad train temporal-order --preset paper --algorithm sgd-c --out runs/clipped
+      steadygrad train addition --lr 0.02 --alpha 4 --curriculum 20:30 --max-updates 100000 --out runs/addition
+      steadygrad train my_problem.py:Parity --length 50:200 --out runs/parity
+      steadygrad train --config runs/order/config.json --seed 2 --out runs/order-2
+      steadygrad train nottingham --algorithm sgd-cr --preset paper --out runs/nottingham
+      steadygrad train ptb --ahead 5 --max-seconds 3600 --out runs/ptb
+      steadygrad train text novel.txt --hidden 300 --out runs/novel
+      steadygrad train music midi/ --time-step 0.25 --out runs/music
+    """
     from .. import experiments
 
     settings = config(args)
     return _tell(experiments.run(settings, args.out, **options.of_run(args)), args.out)
 
 
-def _resume(args: argparse.Namespace) -> int:
+def run_resume(args: argparse.Namespace) -> int:
+    """Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."""
     from .. import experiments
 
     config = experiments.read_config(args.directory)
@@ -102,7 +97,7 @@ def config(args: argparse.Namespace) -> Config:
     typed = options.given(args)
     options.refuse_others(typed, args.problem)
     path = {} if args.path is None else {"path": args.path}
-    return preset(args.problem, args.algorithm or "sgd-cr", args.preset, **typed, **path)
+    return preset(args.problem, args.algorithm, args.preset, **typed, **path)
 
 
 def _of_file(args: argparse.Namespace) -> Config:
@@ -142,7 +137,7 @@ def _tell(result: Result, directory: Path) -> int:
         print(f"ended ({result.reason}) after {counts}")
         if result.best_epoch:
             scores = "   ".join(f"{split} {getattr(result, split):.4f}" for split in ("train", "valid", "test"))
-            unit = (files.read_json(directory / files.DATA) or {}).get("unit", "")
+            unit = (storage.read_json(directory / files.DATA) or {}).get("unit", "")
             print(f"best weights, of epoch {result.best_epoch}: {scores} {unit}")
         else:
             print("no weights are kept: there was no validation before")

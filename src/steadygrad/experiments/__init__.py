@@ -15,11 +15,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..data.datasets import DataSet as DataSet
+    from ..storage import FolderError as FolderError
     from .config import Config as Config
     from .config import ConfigError as ConfigError
-    from .datasets import DataSet as DataSet
     from .evaluation import evaluate as evaluate
-    from .files import FolderError as FolderError
     from .files import read_config as read_config
     from .loop import run as run
     from .network import Network as Network
@@ -29,23 +29,24 @@ if TYPE_CHECKING:
     from .trained import Trained as Trained
     from .trained import load as load
 
-_NAMES = {
-    "config": ("Config", "ConfigError"),
-    "datasets": ("DataSet",),
-    "evaluation": ("evaluate",),
-    "files": ("FolderError", "read_config"),
-    "loop": ("run",),
-    "network": ("Network",),
-    "presets": ("preset",),
-    "saved": ("CheckpointError", "Result"),
-    "trained": ("Trained", "load"),
+_HOMES = {
+    ".config": ("Config", "ConfigError"),
+    "..data.datasets": ("DataSet",),
+    ".evaluation": ("evaluate",),
+    ".files": ("read_config",),
+    ".loop": ("run",),
+    ".network": ("Network",),
+    ".presets": ("preset",),
+    ".saved": ("CheckpointError", "Result"),
+    "..storage": ("FolderError",),
+    ".trained": ("Trained", "load"),
 }
-_HOME = {name: home for home, names in _NAMES.items() for name in names}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        value = globals()[name] = getattr(importlib.import_module(_HOME[name], __name__), name)
         return value
     raise AttributeError(f"module 'steadygrad.experiments' has no attribute {name!r}")
 

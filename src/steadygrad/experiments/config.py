@@ -44,8 +44,9 @@ ALGORITHMS = {
     "sgd-cr": "norm clipping and Ω",
 }
 CLIPPING, REGULARISING = ("sgd-c", "sgd-cr"), ("sgd-r", "sgd-cr")
-NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
+NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "echo-state": "RNN"}
 """Name to class of the steadygrad package. Another recurrent layer is one more entry."""
+GATED = ("gru", "lstm")
 PlainInit = Literal["basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identity", "hold", "cycle", "input_driven"]
 GatedInit = Literal["uniform", "remember", "chrono"]
 """What gated layers can begin with; the last two open their gates and are for these alone."""
@@ -54,6 +55,8 @@ Schedule = Literal["constant", "1/t", "half-when-worse", "linear", "cosine"]
 ByLength = Literal["1/length", "1/length^1.5"]
 SCHEDULES, SCHEDULES_BY_LENGTH = typing.get_args(Schedule), typing.get_args(ByLength)
 USUAL_MOMENTUM: dict[str, float | None] = {"sgd": None, "momentum": 0.9, "nesterov": 0.9, "rmsprop": 0.0, "adam": 0.9}
+USUAL_RADIUS = 0.9
+"""ρ of the reservoir of an echo state network."""
 TIME_STEP, SHORTEST_STEP = 0.25, 0.001
 """Seconds: the usual step of a user's own music, and the shortest."""
 LARGEST_SEED = 2**63 - 1
@@ -101,10 +104,14 @@ class ProblemSettings(_Settings):
 class NetworkSettings(_Settings):
     """The recurrent layer and its read-out."""
 
-    network: Literal["rnn", "gru", "lstm"] = field("rnn", "the recurrent layer")
+    network: Literal["rnn", "gru", "lstm", "echo-state"] = field(
+        "rnn", "the recurrent layer (echo-state: a random one that stays as it is, with a read-out by ridge regression)"
+    )
     hidden: int | None = field(None, "units of the recurrent layer (the paper's number for the problem)", "N", ge=1)
     nonlinearity: Literal["tanh", "relu", "sigmoid", "identity"] = field("tanh", "of the units, for rnn")
-    leak: float = field(0.0, "λ of leaky units, for rnn", "λ", ge=0, lt=1)
+    leak: float = field(
+        0.0, "λ of leaky units, the share of the state that is kept, for rnn and echo-state", "λ", ge=0, lt=1
+    )
     bias: bool = field(True, "whether the network has biases")
     init: Literal[PlainInit, GatedInit] = field(
         "basic_tanh",
@@ -112,6 +119,10 @@ class NetworkSettings(_Settings):
         "with the gates that remember begun open)",
     )
     longest: int | None = field(None, "steps that the gates of init chrono are told to remember", "N", ge=3)
+    radius: float | None = field(
+        None, "scale the initial W_rec to this ρ, for rnn and echo-state (there 0.9)", "ρ", gt=0
+    )
+    input_scaling: float = field(1.0, "largest |weight| of the inputs of echo-state", "X", gt=0)
 
 
 class MethodSettings(_Settings):
@@ -121,14 +132,46 @@ class MethodSettings(_Settings):
         "sgd-cr",
         f"what is done to the gradient ({', '.join(map(': '.join, ALGORITHMS.items()))}), whatever the optimizer",
     )
-    optimizer: Literal["sgd", "momentum", "nesterov", "rmsprop", "adam"] = field("sgd", "how weights are updated")
+    optimizer: Literal["sgd", "momentum", "nesterov", "rmsprop", "adam", "hessian-free"] = field(
+        "sgd", "how weights are updated"
+    )
     lr: float = field(0.01, "learning rate", "X", gt=0)
     momentum: float | None = field(None, "of the optimizer; β₁ of adam", "X", ge=0, lt=1)
     batch: int = field(20, "sequences in an update", "N", ge=1)
     steps: int = field(200, "longest chunk that gradients go back through; the state is carried on", "N", DATA, ge=1)
     cost: Literal["mean", "sum"] = field("mean", "over the steps of a sequence", of=DATA)
     threshold: float | Literal["auto"] | None = field(None, "norm above which the gradient is clipped, or auto", "X")
+    per: Literal["all", "parameter", "entry"] = field(
+        "all",
+        "what is clipped by itself: the whole gradient, each parameter's, or each entry to [−threshold, threshold]",
+    )
     nonfinite: Literal["skip", "shrink", "raise"] | None = field(None, "where a clipped gradient is not finite (skip)")
+    clip_error: float | None = field(
+        None, "clip every entry of the error to [−X, X] at every step of the way back", "X", gt=0
+    )
+    l1: float = field(0.0, "factor of the penalty Σ |w| on W_rec", "X", ge=0)
+    l2: float = field(0.0, "factor of the penalty Σ w² on W_rec", "X", ge=0)
+    truncate: int | None = field(
+        None,
+        "truncated BPTT: cut the gradient every N steps, counted from the last; the state is carried on",
+        "N",
+        DRAWN,
+        ge=1,
+    )
+    teacher_forcing: float | None = field(
+        None,
+        "probability with which output units take their target as their value in training (1: always), for problems that have "
+        "a target at every step",
+        "P",
+        DRAWN,
+        ge=0,
+        le=1,
+    )
+    damping: float = field(0.1, "λ at first, of hessian-free", "λ", DRAWN, gt=0)
+    structural: float = field(0.0, "μ, the weight of structural damping, of hessian-free", "μ", DRAWN, ge=0)
+    curvature_batch: int | None = field(
+        None, "sequences of the batch that hessian-free takes the curvature from (all)", "N", DRAWN, ge=1
+    )
     alpha: float = field(0.0, "factor of Ω", "X", ge=0)
     omega: Literal["paper", "proceedings", "program"] = field(
         "paper", "Ω as in the paper, as in its final edition, or as in its authors' program"
@@ -144,6 +187,9 @@ class MethodSettings(_Settings):
     growth: float = field(1.15, "factor by which they grow", "X", DRAWN, gt=1)
     curriculum_patience: int = field(500, "updates whose mean loss decides whether they grow", "N", DRAWN, ge=1)
     curriculum_loss: float = field(0.15, "mean loss below which they grow", "X", DRAWN, gt=0)
+    curriculum_lost: float | None = field(
+        None, "mean loss above which the weights of the last growth come back, and the rate falls", "X", DRAWN, gt=0
+    )
 
 
 class Limits(_Settings):
@@ -303,11 +349,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def choices(field: FieldInfo) -> tuple[str, ...]:
-    """The names that a setting can have; none if it is not one of names.
-
-    >>> choices(Config.model_fields["dtype"])
-    ('float32', 'float64')
-    """
+    """The names that a setting can have; none if it is not one of names."""
     kinds = [field.annotation, *typing.get_args(field.annotation)]
     return next((typing.get_args(kind) for kind in kinds if typing.get_origin(kind) is Literal), ())
 

@@ -1,5 +1,6 @@
 """One step down the gradient: clip it, hand it to the optimizer, and watch for divergence.
 
+    g ← g + l1 sign(W_rec) + 2 l2 W_rec          the penalties, where the settings ask for them (baselines/penalty.py)
     g ← min(1, threshold/‖g‖) g                  (Pascanu et al. 2013, Algorithm 1; within optimizer.step())
     θ ← θ − lr · g                               or as the optimizer has it
 
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..baselines import penalty
 from ..checks import one_of
 from ..clip import NormClipper, grad_norm, nonfinite_parameters
 from .config import USUAL_MOMENTUM
@@ -46,13 +48,88 @@ class Since:
     skipped_before: int = 0
 
 
-class Descent:
-    """An optimizer, a clipper if there is a threshold, and what they have seen.
+class Method:
+    """What makes an update, and what was seen of it. Two others than the step down the gradient are in methods.py.
 
     Args:
         named: the parameters that are trained, with their names.
-        optimizer, lr, momentum: as in `build`.
-        threshold, nonfinite: as in `steadygrad.NormClipper`; without a threshold nothing is clipped.
+
+    Attributes:
+        has_rate: whether there is a learning rate.
+        updates: how many were made.
+        since: what was seen since the last summary.
+    """
+
+    has_rate = False
+
+    def __init__(self, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
+        self.named = list(named)
+        self.updates, self.since = 0, Since()
+        self._first_loss: float | None = None
+
+    def learn(self, network: Any, feed: Any) -> float:
+        """Make one update with the next batch of `feed`, and return its loss; NaN where it has none."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Bring the network to what was learned so far, before a test. After a step it is there already."""
+
+    def set_rate(self, lr: float) -> None:
+        """Take the learning rate of the next step, where there is one."""
+
+    def forget(self) -> None:
+        """Take the weights as new ones: what the updates before have left, such as momentum, goes."""
+
+    def note(self, loss: float) -> None:
+        """Count an update of this loss."""
+        self.updates += 1
+        self.since.updates += 1
+        if math.isfinite(loss):
+            self.since.loss += loss
+            self.since.losses += 1
+            if self._first_loss is None:
+                self._first_loss = loss
+
+    def judge(self) -> None:
+        """Raise `Diverged` if a parameter is not finite or the mean loss since the last summary has blown up."""
+        for name, parameter in self.named:
+            if not torch.isfinite(parameter).all():
+                raise Diverged(f"{name} is no longer finite {self.after}")
+        since, first = self.since, self._first_loss
+        if since.losses and first is not None and (mean := since.loss / since.losses) > BLOWN_UP * first:
+            seen = f"the mean loss of the last {since.updates:,} updates is {mean:.3g}"
+            raise Diverged(f"{seen}, and was {first:.3g} at first, {self.after}")
+
+    def summary(self) -> dict[str, float | None]:
+        """What was seen since the last summary, as means, and begin anew."""
+        since, self.since = self.since, Since()
+        return {
+            "loss": since.loss / since.losses if since.losses else None,
+            "gradient_norm": since.norm / since.norms if since.norms else None,
+            "gradient_norm_max": since.norm_max if since.norms else None,
+            "clip_rate": 0.0,
+            "skipped": 0,
+        }
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that the next update depends on but the parameters and the rate: tensors by name, and plain values."""
+        return {}, {"updates": self.updates, "since": asdict(self.since), "first_loss": self._first_loss}
+
+    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Go on from `state()`, to the very same numbers. Tensors of other names are ignored; the rate stays."""
+        self.updates, self.since = values["updates"], Since(**values["since"])
+        self._first_loss = values["first_loss"]
+
+    @property
+    def after(self) -> str:
+        return f"after {self.updates:,} updates"
+
+
+class Descent(Method):
+    """An optimizer, a clipper if there is a threshold, and what they have seen.
+
+    `optimizer`, `lr` and `momentum` are as in `build`, `threshold` (None clips nothing), `nonfinite` and `per` as in
+    `NormClipper`; `l1` and `l2` are the factors of the penalties on recurrent weights.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.zeros(3))
@@ -62,6 +139,8 @@ class Descent:
         (13.0, [-1.5, -2.0, -6.0])
     """
 
+    has_rate = True
+
     def __init__(
         self,
         named: Iterable[tuple[str, torch.nn.Parameter]],
@@ -70,15 +149,19 @@ class Descent:
         momentum: float | None,
         threshold: Any = None,
         nonfinite: Any = None,
+        per: Any = "all",
+        l1: float = 0.0,
+        l2: float = 0.0,
     ) -> None:
-        self.named = list(named)
-        self.updates, self.since = 0, Since()
+        super().__init__(named)
         self._parameters = [parameter for _, parameter in self.named]
         self._optimizer = build(optimizer, self._parameters, lr, momentum)
         self._clipper: NormClipper | None = None
         if threshold is not None:
-            self._clipper = NormClipper(self._optimizer, threshold, nonfinite, named_parameters=self.named, history=0)
-        self._first_loss: float | None = None
+            about: Any = {"per": per, "named_parameters": self.named, "history": 0}
+            self._clipper = NormClipper(self._optimizer, threshold, nonfinite, **about)
+        both = ((penalty.add_l1, l1), (penalty.add_l2, l2))
+        self._penalties = [(add, strength) for add, strength in both if strength > 0]
         self._lost = 0
 
     @property
@@ -86,10 +169,19 @@ class Descent:
         """The learning rate of the next step."""
         return self._optimizer.param_groups[0]["lr"]
 
-    @lr.setter
-    def lr(self, value: float) -> None:
+    def set_rate(self, lr: float) -> None:
         for group in self._optimizer.param_groups:
-            group["lr"] = value
+            group["lr"] = lr
+
+    def forget(self) -> None:
+        self._optimizer.state.clear()
+
+    def learn(self, network: Any, feed: Any) -> float:
+        loss = feed.learn(network)
+        for add, strength in self._penalties:
+            add(network.rnn, strength)
+        self.step(loss)
+        return loss
 
     def step(self, loss: float) -> float:
         """Make one update with the gradients that are there, and return their norm before clipping.
@@ -98,14 +190,8 @@ class Descent:
         skip `LOST` gradients in a row.
         """
         norm = self._step(loss)
-        self.updates += 1
+        self.note(loss)
         since = self.since
-        since.updates += 1
-        if math.isfinite(loss):
-            since.loss += loss
-            since.losses += 1
-            if self._first_loss is None:
-                self._first_loss = loss
         if math.isfinite(norm):
             since.norm += norm
             since.norms += 1
@@ -114,29 +200,11 @@ class Descent:
         else:
             self._lost += 1
             if self._lost >= LOST:
-                raise Diverged(f"the last {LOST:,} gradients were not finite, {self._after}")
+                raise Diverged(f"the last {LOST:,} gradients were not finite, {self.after}")
         return norm
 
-    def judge(self) -> None:
-        """Raise `Diverged` if a parameter is not finite or the mean loss since the last summary has blown up."""
-        for name, parameter in self.named:
-            if not torch.isfinite(parameter).all():
-                raise Diverged(f"{name} is no longer finite {self._after}")
-        since, first = self.since, self._first_loss
-        if since.losses and first is not None and (mean := since.loss / since.losses) > BLOWN_UP * first:
-            seen = f"the mean loss of the last {since.updates:,} updates is {mean:.3g}"
-            raise Diverged(f"{seen}, and was {first:.3g} at first, {self._after}")
-
     def summary(self) -> dict[str, float | None]:
-        """What was seen since the last summary, as means, and begin anew."""
-        since, self.since = self.since, Since()
-        seen: dict[str, float | None] = {
-            "loss": since.loss / since.losses if since.losses else None,
-            "gradient_norm": since.norm / since.norms if since.norms else None,
-            "gradient_norm_max": since.norm_max if since.norms else None,
-            "clip_rate": 0.0,
-            "skipped": 0,
-        }
+        since, seen = self.since, super().summary()
         if self._clipper is not None:
             stats = self._clipper.stats
             skipped = stats.skipped + stats.shrunk
@@ -147,60 +215,58 @@ class Descent:
         return seen
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that the next step depends on but the parameters and the rate: tensors by name, and plain values."""
-        tensors: dict[str, Tensor] = {}
-        rest: dict[str, Any] = {}
-        for index, entries in self._optimizer.state_dict()["state"].items():
-            for key, value in entries.items():
-                if isinstance(value, Tensor):
-                    tensors[f"{OPTIMIZER}{index}.{key}"] = value
-                else:
-                    rest[f"{index}.{key}"] = value
-        values = {"updates": self.updates, "since": asdict(self.since), "optimizer": rest, "lost": self._lost}
+        tensors, rest = moments(self._optimizer)
         clipper = None if self._clipper is None else self._clipper.state_dict()
-        return tensors, {**values, "clipper": clipper, "first_loss": self._first_loss}
+        return tensors, {**super().state()[1], "optimizer": rest, "lost": self._lost, "clipper": clipper}
 
     def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from `state()`, to the very same numbers. Tensors of other names are ignored; the rate stays."""
-        moments = {name.removeprefix(OPTIMIZER): t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
-        entries: dict[int, dict[str, Any]] = {}
-        for name, value in {**moments, **values["optimizer"]}.items():
-            index, key = name.split(".", 1)
-            entries.setdefault(int(index), {})[key] = value
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": entries, "param_groups": groups})
-        self.updates, self.since = values["updates"], Since(**values["since"])
+        super().load_state(tensors, values)
+        load_moments(self._optimizer, tensors, values["optimizer"])
         if self._clipper is not None:
             self._clipper.load_state_dict(values["clipper"])
-        self._first_loss, self._lost = values["first_loss"], values["lost"]
-
-    @property
-    def _after(self) -> str:
-        return f"after {self.updates:,} updates"
+        self._lost = values["lost"]
 
     def _step(self, loss: float) -> float:
         if self._clipper is not None:
             try:
                 self._optimizer.step()
             except FloatingPointError as error:
-                raise Diverged(f"{error}, {self._after}") from error
+                raise Diverged(f"{error}, {self.after}") from error
             return self._clipper.stats.norm_before
         norm = grad_norm(self._parameters).item()
         if not (math.isfinite(norm) and math.isfinite(loss)):
             names = ", ".join(nonfinite_parameters(self.named)) or "none"
             seen = f"the loss is {loss:.3g}, the gradient's norm {norm:.3g} (not finite: {names})"
-            raise Diverged(f"{seen}, {self._after}")
+            raise Diverged(f"{seen}, {self.after}")
         self._optimizer.step()
         return norm
 
 
-def build(name: str, parameters: Iterable[torch.nn.Parameter], lr: float, momentum: float | None) -> Optimizer:
-    """The optimizer 'sgd', 'momentum', 'nesterov', 'rmsprop' or 'adam', whose β₁ is `momentum`; 'sgd' has none.
+def moments(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What an optimizer keeps for each parameter: tensors by name, and plain values."""
+    tensors: dict[str, Tensor] = {}
+    rest: dict[str, Any] = {}
+    for index, entries in optimizer.state_dict()["state"].items():
+        for key, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"{OPTIMIZER}{index}.{key}"] = value
+            else:
+                rest[f"{index}.{key}"] = value
+    return tensors, rest
 
-    Example:
-        >>> build("nesterov", [torch.nn.Parameter(torch.zeros(2))], lr=0.1, momentum=0.9).defaults["nesterov"]
-        True
-    """
+
+def load_moments(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
+    """Give an optimizer what `moments` found; its settings stay."""
+    found = {name.removeprefix(OPTIMIZER): t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
+    entries: dict[int, dict[str, Any]] = {}
+    for name, value in {**found, **rest}.items():
+        index, key = name.split(".", 1)
+        entries.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def build(name: str, parameters: Iterable[torch.nn.Parameter], lr: float, momentum: float | None) -> Optimizer:
+    """The optimizer 'sgd', 'momentum', 'nesterov', 'rmsprop' or 'adam', whose β₁ is `momentum`; 'sgd' has none."""
     one_of("optimizer", name, USUAL_MOMENTUM)
     listed, momentum = list(parameters), momentum or 0.0
     if name == "adam":

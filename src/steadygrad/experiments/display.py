@@ -11,16 +11,16 @@ loss 0.41   wrong 12.30 %   ‖g‖ 3.1 (max 41)   clipped 61 %   Ω 0.012   ρ 
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..snapshots import Snapshot
+from ..wording import clock, fixed, short
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
-from .record import Snapshot
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,6 +56,9 @@ class Words:
     """What is counted to tell how far the run has come: a field of its lines."""
     pace = "{:,.0f}/s"
 
+    def __init__(self, threshold: float | None = None) -> None:
+        self._threshold = threshold
+
     def title(self, config: Config) -> str:
         """The run in one line."""
         length = f"length {config.length[0]}–{config.length[1]}"
@@ -66,17 +69,11 @@ class Words:
         return f"{done:,} of {limit:,} {self.unit}"
 
     def text(self, line: dict[str, Any]) -> str:
-        """A line of metrics by itself.
-
-        >>> line = {"updates": 1000, "loss": 0.5, "error": 0.25, "gradient_norm": 2.0, "clip_rate": 0.5, "omega": 0.01}
-        >>> line |= {"spectral_radius": 1.0, "horizon": 30, "low": 20, "high": 30, "updates_per_second": 9.0, "seconds": 61}
-        >>> Words().text(line)[:52]
-        '   1,000 updates  loss 0.5     wrong  25.00 %  ‖g‖ 2'
-        """
+        """A line of metrics by itself."""
         return (
             f"{line['updates']:8,} updates  loss {short(line['loss'])} wrong {100 * line['error']:6.2f} %  "
             f"‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  Ω {short(line['omega'])} "
-            f"ρ {_fixed(line['spectral_radius'], 3)}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
+            f"ρ {fixed(line['spectral_radius'], 3)}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
             f"{line['updates_per_second']:.0f}/s  {clock(line['seconds'])}"
         )
 
@@ -84,8 +81,16 @@ class Words:
         """The last line of metrics under the bar, with a smoothed loss of now."""
         return (
             f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   {_gradient(line)}   "
-            f"ρ {_fixed(line['spectral_radius'], 3)}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
+            f"ρ {fixed(line['spectral_radius'], 3)}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
         )
+
+    def remark(self, line: dict[str, Any]) -> str:
+        """What a line of metrics needs to be understood, said once: why every update was clipped."""
+        if self._threshold is None or line["clip_rate"] < 1 or line["gradient_norm"] is None:
+            return ""
+        threshold, self._threshold = self._threshold, None
+        usual = f"the threshold {threshold:g} is below the usual gradient norm {short(line['gradient_norm'], 0)}"
+        return f"clipped every update: {usual}, so an update goes by the gradient's direction and not by its norm"
 
 
 class DataWords(Words):
@@ -94,7 +99,8 @@ class DataWords(Words):
     unit = "tokens"
     pace = "{:,.0f} tokens/s"
 
-    def __init__(self, predictions: int, per_nat: float) -> None:
+    def __init__(self, predictions: int, per_nat: float, threshold: float | None = None) -> None:
+        super().__init__(threshold)
         self._predictions, self._per_nat = predictions, per_nat
         self._valid: float | None = None
         self._best: float | None = None
@@ -111,17 +117,10 @@ class DataWords(Words):
         return f"epoch {min(epochs, 1 + done // self._predictions)} of {epochs}"
 
     def text(self, line: dict[str, Any]) -> str:
-        """
-        >>> line = {"epoch": 3, "updates": 1200, "train": 1.5, "valid": None, "gradient_norm": 2.0, "clip_rate": 0.5}
-        >>> line |= {"omega": 0.01, "spectral_radius": None, "lr": 0.01, "updates_per_second": 9.5}
-        >>> line |= {"tokens_per_second": 41200.0, "seconds": 61}
-        >>> DataWords(1000, 1.0).text(line)[:53]
-        'epoch   3     1,200 updates  train 1.5000  valid –   '
-        """
         return (
-            f"epoch {line['epoch']:3d}  {line['updates']:8,} updates  train {_fixed(line['train']):<6}  "
-            f"valid {_fixed(line['valid']):<6}  ‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  "
-            f"Ω {short(line['omega'])} ρ {_fixed(line['spectral_radius']):<6}  rate {line['lr']:<8.3g} "
+            f"epoch {line['epoch']:3d}  {line['updates']:8,} updates  train {fixed(line['train']):<6}  "
+            f"valid {fixed(line['valid']):<6}  ‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  "
+            f"Ω {short(line['omega'])} ρ {fixed(line['spectral_radius']):<6}  rate {line['lr']:<8.3g} "
             f"{line['updates_per_second']:.3g} updates/s  {line['tokens_per_second']:,.0f} tokens/s  {clock(line['seconds'])}"
         )
 
@@ -130,16 +129,19 @@ class DataWords(Words):
             self._valid, self._radius = line["valid"], line["spectral_radius"]
             self._best = line["valid"] if self._best is None else min(self._best, line["valid"])
         train = line["train"] if loss is None else loss * self._per_nat
-        best = "" if self._best is None else f" (best {_fixed(self._best)})"
+        best = "" if self._best is None else f" (best {fixed(self._best)})"
         return (
-            f"train {_fixed(train)}   valid {_fixed(self._valid)}{best}   {_gradient(line)}   "
-            f"ρ {_fixed(self._radius)}   rate {line['lr']:.3g}   {line['updates_per_second']:.3g} updates/s"
+            f"train {fixed(train)}   valid {fixed(self._valid)}{best}   {_gradient(line)}   "
+            f"ρ {fixed(self._radius)}   rate {line['lr']:.3g}   {line['updates_per_second']:.3g} updates/s"
         )
 
 
 def words(config: Config, problem: Any) -> Words:
     """The text of a run's lines."""
-    return Words() if config.form == DRAWN else DataWords(problem.predictions("train"), problem.per_nat)
+    fixed_threshold = config.threshold if isinstance(config.threshold, float) else None
+    if config.form == DRAWN:
+        return Words(fixed_threshold)
+    return DataWords(problem.predictions("train"), problem.per_nat, fixed_threshold)
 
 
 def method(config: Config) -> str:
@@ -164,6 +166,8 @@ class Plain(Display):
 
     def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
         self.say(self._words.text(line))
+        if remark := self._words.remark(line):
+            self.say(remark)
 
     def say(self, text: str) -> None:
         try:
@@ -200,6 +204,8 @@ class Live(Display):
         self._done, self._seconds = line[self._words.unit], line["seconds"]
         if line["loss"] is not None:
             self._loss = line["loss"]
+        if remark := self._words.remark(line):
+            self.say(remark)
         self._refresh()
 
     def say(self, text: str) -> None:
@@ -257,26 +263,6 @@ def displays(directory: Path, progress: str, tensorboard: bool, words: Words | N
     return shown
 
 
-def short(value: float | None, width: int = 7) -> str:
-    """A number of two digits in `width` characters; a dash where there is none."""
-    return ("–" if value is None or not math.isfinite(value) else f"{value:.2g}").ljust(width)
-
-
-def clock(seconds: float) -> str:
-    """Seconds as hours, minutes and seconds.
-
-    >>> clock(59.6), clock(3725)
-    ('1:00', '1:02:05')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def _gradient(line: dict[str, Any]) -> str:
     norm, most, omega = (short(line[name], 0) for name in ("gradient_norm", "gradient_norm_max", "omega"))
     return f"‖g‖ {norm} (max {most})   clipped {100 * line['clip_rate']:.0f} %   Ω {omega}"
-
-
-def _fixed(value: float | None, digits: int = 4) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"

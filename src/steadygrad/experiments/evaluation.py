@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 
 from ..checks import one_of, whole
+from ..reproducible import stream, threads
 from ..tasks.task import Regression
 from . import problem as problems
 from .config import DRAWN, Config
-from .network import Network, stream, threads
+from .network import Network
 from .saved import SPLITS
 
 SMALL_BATCH, LARGE_BATCH = 100, 500

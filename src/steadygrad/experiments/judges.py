@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..reproducible import stream
+from ..snapshots import measured, snapshot
 from .descent import Diverged
 from .evaluation import Score, Success, figure
 from .learner import Tally
-from .network import stream
-from .record import look, measured, snapshot
+from .record import look
 from .saved import Result
 
 if TYPE_CHECKING:
@@ -40,17 +41,14 @@ LINES = 10
 
 
 class BySuccess:
-    """The judge of a problem that draws its sequences.
-
-    Attributes:
-        polishing: (since, for so many) updates, once it is solved.
-    """
+    """The judge of a problem that draws its sequences; `polishing` is (since, for so many) updates, once it is solved."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop, self.config, self.problem = loop, loop.config, loop.problem
         self.learner, self.feed = loop.learner, loop.learner.feed
         self.success = Success(loop.config)
         self.polishing: tuple[int, int] | None = None
+        self.horizon: int | None = None
         self._tested = perf_counter()
 
     @property
@@ -77,11 +75,12 @@ class BySuccess:
             self._test()
 
     def state(self) -> dict[str, Any]:
-        return {"success": self.success.state(), "polishing": self.polishing}
+        return {"success": self.success.state(), "polishing": self.polishing, "horizon": self.horizon}
 
     def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
         self.success.load_state(weights, values["success"])
         self.polishing = None if values["polishing"] is None else tuple(values["polishing"])
+        self.horizon = values.get("horizon")
 
     def result(self, reason: str) -> Result:
         success, updates = self.success, self.done
@@ -99,7 +98,8 @@ class BySuccess:
             found = success.test_all(self.loop.network_with(best.weights), updates)
         updates, seconds = self.done, round(self.loop.seconds, 3)
         first = (updates, seconds) if success.updates is None else (success.updates, round(success.seconds or 0.0, 3))
-        scores = {"solved": success.solved, "error": found.error, "errors": found.errors}
+        scores: dict[str, Any] = {"solved": success.solved, "error": found.error, "errors": found.errors}
+        scores["horizon"] = self.horizon
         return Result(reason, *first, updates, seconds, best.updates, **scores)
 
     def _finished(self) -> bool:
@@ -121,12 +121,16 @@ class BySuccess:
         learner.descent.judge()
         found, beyond = self._found()
         low, high = self.feed.lengths.now
-        seen = look(learner.network, high, stream(self.config.seed, "look", updates))
+        seen = None
+        if self.config.network != "echo-state":  # where no error goes back
+            seen = look(learner.network, high, stream(self.config.seed, "look", updates))
         before, self._tested, made = self._tested, perf_counter(), learner.since.updates
         line: dict[str, Any] = {"updates": updates, **learner.descent.summary(), "test_loss": found.loss}
         line |= {"error": found.error, "errors": found.errors, "tested": found.sequences, "beyond": beyond}
-        line |= {"omega": seen.omega, "active": seen.active, "spectral_radius": seen.spectral_radius}
-        line |= {"horizon": seen.horizon, "low": low, "high": high, "lr": learner.lr, "alpha": learner.alpha}
+        line |= {name: getattr(seen, name, None) for name in ("omega", "active", "spectral_radius")}
+        self.horizon = 0 if seen is None else min(seen.horizon, self.config.truncate or seen.horizon)
+        line |= {"horizon": self.horizon, "low": low, "high": high, "alpha": learner.alpha}
+        line |= {"lr": learner.lr if learner.descent.has_rate else None}
         line |= {"updates_per_second": made / (self._tested - before), "seconds": self.loop.seconds}
         self.loop.write_line(line, seen)
         first = self.success.consider(found, updates, self.loop.seconds, learner.weights(), beyond)
@@ -156,11 +160,7 @@ class _Stopped(Exception):
 
 
 class ByValidation:
-    """The judge of a problem with a data set.
-
-    Attributes:
-        best_epoch, valid: when the best validation was, and its score; 0 and infinite before the first.
-    """
+    """The judge of a data set; `best_epoch` and `valid` are of the best validation, 0 and infinite before the first."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop, self.config, self.problem = loop, loop.config, loop.problem

@@ -24,18 +24,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from . import methods
 from . import problem as problems
 from .config import DRAWN, Config
-from .descent import Descent, Since
 from .descent import Diverged as Diverged
+from .descent import Since
 from .network import Network
-from .schedules import SHORT, Curriculum, Schedule
+from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 
 if TYPE_CHECKING:
     from ..data import Chunk
-    from .datasets import DataSet
+    from ..data.datasets import DataSet
+    from ..tasks import Batch
 
-WEIGHTS, MEAN, GENERATOR, STATE = "weights.", "mean.", "generator", "state"
+WEIGHTS, MEAN, KEPT, GENERATOR, STATE = "weights.", "mean.", "kept.", "generator", "state"
 """Names of tensors in a checkpoint, or what they begin with."""
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
@@ -51,21 +53,30 @@ class Draws:
         self.config, self.problem = config, problem
         self.span = config.epoch, config.max_updates
         self.generator = torch.Generator().manual_seed(config.seed)
-        growing = config.growth, config.curriculum_patience, config.curriculum_loss
+        growing = config.growth, config.curriculum_patience, config.curriculum_loss, config.curriculum_lost
         self.lengths = Curriculum(config.curriculum, config.length, *growing)
 
     def progress(self, updates: int) -> tuple[float, int]:
         """What schedules depend on: the updates made, and the longest current length."""
         return updates, self.lengths.now[1]
 
+    @property
+    def rate(self) -> float:
+        """A factor of the learning rate beside the schedule's."""
+        return self.lengths.rate
+
     def learn(self, network: Network) -> float:
         """Leave the gradients of the next batch in the network, and return its loss."""
+        return network.backward(self.draw())
+
+    def draw(self) -> Batch:
+        """The next batch."""
         low, high = self.lengths.now
         T = low if low == high else int(torch.randint(low, high + 1, (), generator=self.generator))
-        return network.backward(self.problem.sample(self.config.batch, T, self.generator))
+        return self.problem.sample(self.config.batch, T, self.generator)
 
-    def learned(self, loss: float) -> None:
-        self.lengths.observe(loss)
+    def learned(self, loss: float) -> str | None:
+        return self.lengths.observe(loss)
 
     def state(self) -> State:
         return {GENERATOR: self.generator.get_state()}, {"curriculum": self.lengths.state_dict()}
@@ -96,15 +107,14 @@ class Tally:
 
 
 class Passes:
-    """Passes over a data set, chunk by chunk.
+    """Passes over a data set, chunk by chunk; schedules count in epochs, from 1 on (`span`).
 
-    Attributes:
-        tokens: predictions learned from so far, all epochs together.
-        whole, since: the cost of this epoch's predictions, and of those since the last line of metrics.
-        span: 1 (schedules count in epochs, from 1 on), and the epoch at which they end.
+    `tokens` were learned from so far in all epochs; `whole` and `since` are the cost of this epoch's predictions, and of those
+    since the last line of metrics.
     """
 
     observes_updates = False
+    rate = 1.0
 
     def __init__(self, config: Config, problem: DataSet) -> None:
         self.problem = problem
@@ -169,7 +179,7 @@ class Learner:
 
     Attributes:
         feed: where its batches come from (`Draws` or `Passes`), and how far it has come.
-        descent: the optimizer, and what was seen of the gradients.
+        descent: what makes an update (methods.py), and what was seen of the gradients.
         lr, alpha: of the last update.
 
     Example:
@@ -187,11 +197,12 @@ class Learner:
         self.feed: Any = (Draws if config.form == DRAWN else Passes)(config, self.problem)
         self.lr, self.alpha = config.lr, config.alpha
         self._mean = copy.deepcopy(self.network) if config.average > 1 else None
+        self._kept = copy.deepcopy(self.network) if config.curriculum_lost is not None else None
+        if config.teacher_forcing is not None:  # whose state is in checkpoints
+            self.network.rnn.generator = self.feed.generator
         named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
         self._schedules = {rate: Schedule(name, *self.feed.span) for rate, name in named.items()}
-        self.descent = Descent(
-            self.network.trained(), config.optimizer, config.lr, config.momentum, config.threshold, config.nonfinite
-        )
+        self.descent = methods.build(self.network)
 
     @property
     def updates(self) -> int:
@@ -206,9 +217,8 @@ class Learner:
     def update(self) -> float:
         """Make one update, and return its loss. Raises `Diverged` as `Descent.step` does."""
         self._set_rates()
-        loss = self.feed.learn(self.network)
-        self.descent.step(loss)
-        self.feed.learned(loss)
+        loss = self.descent.learn(self.network, self.feed)
+        self._settle_lengths(self.feed.learned(loss))
         if self.feed.observes_updates:
             self._observe(loss)
         self._average()
@@ -222,6 +232,7 @@ class Learner:
     @property
     def tested(self) -> Network:
         """The network to test: its weights are the mean of those since `average` updates before the next test."""
+        self.descent.settle()
         return self.network if self._mean is None or self._averaged == 0 else self._mean
 
     def weights(self) -> dict[str, Tensor]:
@@ -249,7 +260,18 @@ class Learner:
         self._apply_rates()
 
     def _networks(self) -> list[tuple[Network, str]]:
-        return [(self.network, WEIGHTS), *([] if self._mean is None else [(self._mean, MEAN)])]
+        others = (self._mean, MEAN), (self._kept, KEPT)
+        return [(self.network, WEIGHTS), *((network, start) for network, start in others if network is not None)]
+
+    def _settle_lengths(self, event: str | None) -> None:
+        """Keep the weights where the lengths have grown; go back to them where the network is lost."""
+        if self._kept is None or event is None:
+            return
+        if event == GROWN:
+            self._kept.load_state_dict(self.network.state_dict())
+        elif event == LOST:
+            self.network.load_state_dict(self._kept.state_dict())
+            self.descent.forget()
 
     def _observe(self, loss: float) -> None:
         for schedule in self._schedules.values():
@@ -257,14 +279,14 @@ class Learner:
 
     def _set_rates(self) -> None:
         done, length = self.feed.progress(self.updates)
-        lr = self.config.lr * self._schedules["lr"].factor(done, length)
+        lr = self.config.lr * self._schedules["lr"].factor(done, length) * self.feed.rate
         alpha = self.config.alpha * self._schedules["alpha"].factor(done)
         if (lr, alpha) != (self.lr, self.alpha):
             self.lr, self.alpha = lr, alpha
             self._apply_rates()
 
     def _apply_rates(self) -> None:
-        self.descent.lr = self.lr
+        self.descent.set_rate(self.lr)
         self.network.rnn.alpha = self.alpha
 
     @property

@@ -22,7 +22,8 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import __version__, checks
+from .. import __version__, checks, storage
+from ..snapshots import Snapshot
 from . import files, saved
 from . import problem as problems
 from .config import DRAWN, Config
@@ -31,7 +32,7 @@ from .display import PROGRESS, Display, displays, words
 from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
 from .network import Network, threads
-from .record import Record, Snapshot
+from .record import Record
 from .saved import Result
 from .trained import keep_data
 
@@ -149,7 +150,7 @@ class Loop:
         best = self.judge.best_weights
         if best is not None and best[0] != self._written:
             whose = {"problem": self.config.problem, "steadygrad": __version__}
-            files.write_tensors(self.directory / files.WEIGHTS, best[1], whose)
+            storage.write_tensors(self.directory / files.WEIGHTS, best[1], whose)
             self._written = best[0]
 
 
@@ -173,8 +174,7 @@ def run(
         config: the settings (`preset` has them by name).
         directory: where everything is written (files.py); created if needed.
         progress: 'auto' (a live display on a terminal, else a line for each check), 'plain' or 'none'.
-        resume: go on from the newest checkpoint in `directory`, to the very same numbers; begin if there is none. A run
-            that has its result is not run again, unless a limit it ended at is now higher.
+        resume: go on from the newest checkpoint, to the very same numbers; not if there is a result within the limits.
         max_updates, epochs, max_seconds: limits for this call in place of the config's; schedules still follow the config.
         checkpoint_seconds: how often to write a checkpoint, in the middle of an epoch too.
         tensorboard: also write scalars and a picture of the gradient's flow for TensorBoard, to DIR/tensorboard.
@@ -207,14 +207,14 @@ def run(
     if max_seconds is not None:
         time = checks.number("max_seconds", max_seconds, low=0, open_low=True)
     checks.number("checkpoint_seconds", checkpoint_seconds, low=0)
-    files.safetensors()
+    storage.safetensors()
     problem = problems.build(config if data is None else config.changed(path=data))
     drawn = config.form == DRAWN
     shown = displays(directory, progress, tensorboard, words(config, problem))
     files.claim(directory, config, resume)
     with ExitStack() as stack:
         busy = f"{directory} is in use: another process is training there"
-        stack.enter_context(files.locked(directory / ".lock", busy))
+        stack.enter_context(storage.locked(directory / ".lock", busy))
         if not drawn:
             keep_data(directory, problem)
         result = Result.read(directory)

@@ -8,7 +8,7 @@ A drawn problem counts some steps s of a batch, S of them; a data set counts eve
     E = mean over s, b of −log softmax(y_s)[d_s]  or  (y_s − d_s)²                classification, regression
     E = Σ_b w_b Σ_{k ≤ T_b} ℓ_k,   w_b = 1/B, or 1/(B T_b) for the mean cost      one of O classes: ℓ = −log softmax(y)[d]
                                                                                   O keys: ℓ = Σ_o log(1 + e^{y_o}) − d_o y_o
-    ∂E/∂V = Σ ∂E/∂y hᵀ,   ∂E/∂c = Σ ∂E/∂y,   ∂E/∂h = Vᵀ ∂E/∂y                     (costs.py has ∂E/∂y)
+    ∂E/∂V = Σ ∂E/∂y hᵀ,   ∂E/∂c = Σ ∂E/∂y,   ∂E/∂h = Vᵀ ∂E/∂y                     (∂E/∂y: tasks/by_hand.py, data/costs.py)
 
 These small products are worked out by hand while training: with autograd's bookkeeping they take more than twice as long.
 The tests compare both. A problem with a loss of its own goes through autograd.
@@ -20,10 +20,8 @@ stays 0 and is not trained.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -32,12 +30,18 @@ from torch import Tensor, nn
 import steadygrad
 
 from .. import init
+from ..baselines import TeacherForced, reservoir
+from ..reproducible import stream, threads
 from ..tasks import Batch
-from . import costs, problem
+from ..tasks.by_hand import loss_by_hand
+from . import problem
 from .config import NETWORKS, OF_GATED, Config, ConfigError
 
 if TYPE_CHECKING:
-    from ..data import Chunk
+    from ..data import Chunk, costs
+
+SPARSITY = 0.9
+"""The share of a reservoir's recurrent weights that are 0."""
 
 
 class Read(NamedTuple):
@@ -78,37 +82,52 @@ class Network(nn.Module):
         self.config = config
         self.problem = problem.build(config) if of is None else of
         self.threads: int | None = None
-        self.rnn, self.readout = _layers(config, self.problem.input_size, self.problem.output_size)
-        self._dtype = self.readout.weight.dtype
+        self.rnn, self.readout = _layers(config, self.problem)
+        self._dtype = getattr(torch, config.dtype)
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
-        self._by_hand = costs.of_batches(self.problem)
+        self._by_hand = None if config.teacher_forcing is not None else loss_by_hand(self.problem)
         _draw(self, config)
 
     def forward(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """The read-out y [T, B, O] at every step, and the state to go on from.
 
-        Args:
-            inputs: tokens [T, B] int64, or channels [T, B, C].
-            state: from the call before, [1, B, H]; None begins anew.
+        `inputs` are tokens [T, B] int64, or channels [T, B, C]; `state` [1, B, H] is from the call before, None begins anew.
         """
+        forced = isinstance(self.rnn, TeacherForced)
         with threads(self.threads):
-            states, last = self.rnn(self.given(inputs), state)
+            states, last = (
+                self.rnn.eval()(self.given(inputs), state=state) if forced else self.rnn(self.given(inputs), state)
+            )
         return self.readout(states), last
 
     def answers(self, batch: Batch) -> Tensor:
         """The read-out at the steps that count: [S, B, O]."""
         return self.readout(self._states(batch))
 
+    def taught(self, batch: Batch) -> Tensor:
+        """As `answers`; with teacher forcing, the targets are always given."""
+        return self.answers(batch) if self.config.teacher_forcing is None else self._forced(batch, 1.0)
+
     def backward(self, batch: Batch) -> float:
-        """Return the loss E, and leave in .grad only what `problem.loss(network.answers(batch), batch).backward()` would."""
+        """Return the loss E, and leave in .grad only what `problem.loss(network.answers(batch), batch).backward()` would.
+
+        With `truncate` the states at T − k, T − 2k, … are constants for the gradient: the error of step t is sent back to the
+        cut before t, and no further. Ω is then that of each piece.
+        """
         if self._by_hand is None:
             for _, parameter in self.trained():
                 parameter.grad = None
-            loss = self.problem.loss(self.answers(batch), batch)
+            forced = self.config.teacher_forcing
+            answers = (
+                self.readout(self._states(batch, self.config.truncate))
+                if forced is None
+                else self._forced(batch, forced)
+            )
+            loss = self.problem.loss(answers, batch)
             with threads(self.threads):
                 loss.backward()
             return float(loss.detach())
-        states = self._states(batch)
+        states = self._states(batch, self.config.truncate)
         V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             h = states.flatten(0, 1)
@@ -119,6 +138,8 @@ class Network(nn.Module):
     @torch.no_grad()
     def read(self, chunk: Chunk, state: Tensor | None = None) -> Read:
         """What it costs to predict a chunk of up to T steps of B rows; `state` [B, H] is from the chunk before."""
+        from ..data import costs  # with a data set alone: it loads what reads music and text
+
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
         nats, _ = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, None)
@@ -129,6 +150,8 @@ class Network(nn.Module):
 
         The error does not go back beyond the chunk's first step: `state` is a constant.
         """
+        from ..data import costs  # with a data set alone: it loads what reads music and text
+
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
         with torch.no_grad():
@@ -157,15 +180,43 @@ class Network(nn.Module):
         with threads(self.threads):
             torch.autograd.backward(states, dh)
 
-    def _states(self, batch: Batch) -> Tensor:
-        """The states at the steps that count: [S, B, H]."""
-        inputs = self.given(batch.inputs)
+    def all_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The read-out at the steps that count [S, B, O], and the states of all steps [T, B, H]."""
         with threads(self.threads):
-            output, last = self.rnn(inputs)
+            states, _ = self.rnn(self.given(batch.inputs))
+        return self.readout(states[batch.steps]), states
+
+    def _forced(self, batch: Batch, probability: float) -> Tensor:
+        """The read-out at every step [T, B, O], of output units that take their targets with this probability."""
+        self.rnn.train().probability = probability
+        with threads(self.threads):
+            return self.rnn(self.given(batch.inputs), batch.targets)[0]
+
+    def _states(self, batch: Batch, truncate: int | None = None) -> Tensor:
+        """The states at the steps that count: [S, B, H]. The gradient is cut every `truncate` steps, counted from the last."""
+        inputs = self.given(batch.inputs)
+        if isinstance(self.rnn, TeacherForced):  # its output units are the read-out
+            with threads(self.threads):
+                return self.rnn.eval()(inputs)[0][batch.steps]
+        T, state, earlier = len(inputs), None, list[Tensor]()
+        cuts = range(T % truncate or truncate, T, truncate) if truncate else range(0)
+        with threads(self.threads):
+            begin = 0
+            for cut in cuts:
+                # no error arises in a piece before the steps that count
+                with torch.set_grad_enabled(cut > batch.steps.start):
+                    output, last = self.rnn(inputs[begin:cut], state)
+                state = tuple(each.detach() for each in last) if isinstance(last, tuple) else last.detach()
+                if cut > batch.steps.start:
+                    earlier.append(output[max(batch.steps.start - begin, 0) :])
+                begin = cut
+            output, last = self.rnn(inputs[begin:], state)
+        if earlier:
+            return torch.cat([*earlier, output])[: batch.steps.stop - batch.steps.start]
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
         if batch.steps.start == len(inputs) - 1:
             return last[0] if isinstance(last, tuple) else last
-        return output[batch.steps]
+        return output[batch.steps.start - begin : batch.steps.stop - begin]
 
     def _run(self, rows: costs.Rows) -> tuple[Tensor, Tensor]:
         """All states [T, B, H] of the rows, and the last [B, H]; h and c of an LSTM side by side."""
@@ -177,20 +228,32 @@ class Network(nn.Module):
         return states, (torch.cat(last, -1) if isinstance(last, tuple) else last).squeeze(0)
 
     def given(self, inputs: Tensor) -> Tensor:
-        """Inputs in the network's dtype; tokens as they are."""
+        """Inputs in the network's dtype; tokens as they are, but for units that are their own outputs."""
+        if isinstance(self.rnn, TeacherForced) and not inputs.is_floating_point():
+            inputs = nn.functional.one_hot(inputs, self.problem.input_size).to(self._dtype)
         return inputs.to(self._dtype) if inputs.is_floating_point() else inputs
 
 
-def _layers(config: Config, inputs: int, outputs: int) -> tuple[Any, nn.Linear]:
+def _layers(config: Config, problem: Any) -> tuple[Any, Any]:
     """The recurrent layer and the read-out that the settings ask for; `_draw` gives them their weights."""
-    dtype, hidden = getattr(torch, config.dtype), config.hidden or 1
+    dtype, hidden, inputs, outputs = (
+        getattr(torch, config.dtype),
+        config.hidden or 1,
+        problem.input_size,
+        problem.output_size,
+    )
+    if config.teacher_forcing is not None:
+        kind = "identity" if getattr(problem, "kind", "") == "regression" else "softmax"
+        units: dict[str, Any] = {"nonlinearity": config.nonlinearity, "outputs": kind, "dtype": dtype}
+        with torch.random.fork_rng(devices=[]):
+            return TeacherForced(hidden + outputs, outputs, inputs, **units), nn.Identity()
     name = NETWORKS[config.network]
     layer = getattr(steadygrad, name, None)
     if layer is None:
         raise ConfigError([f"network {config.network!r} is not there: this version has no steadygrad.{name}"])
     options: dict[str, Any] = {"alpha": config.alpha, "omega": config.omega, "backend": config.backend}
-    options |= {"dtype": dtype, "bias": config.bias}
-    if config.network == "rnn":
+    options |= {"dtype": dtype, "bias": config.bias, "clip_error": config.clip_error}
+    if name == "RNN":
         options |= {"nonlinearity": config.nonlinearity, "leak": config.leak}
     with torch.random.fork_rng(devices=[]):  # what torch's constructors draw is drawn again
         try:
@@ -198,7 +261,7 @@ def _layers(config: Config, inputs: int, outputs: int) -> tuple[Any, nn.Linear]:
         except RuntimeError as error:  # the backend asked for is not there
             raise ConfigError([str(error)]) from error
         readout = nn.Linear(hidden, outputs, bias=config.bias, dtype=dtype)
-    if config.bias and config.network == "rnn":
+    if config.bias and name == "RNN":
         rnn.bias_hh_l0.requires_grad_(False)
     rnn.record = False
     return rnn, readout
@@ -208,6 +271,9 @@ def _layers(config: Config, inputs: int, outputs: int) -> tuple[Any, nn.Linear]:
 def _draw(network: Network, config: Config) -> None:
     """Give a network its initial weights; the `seed` alone decides them."""
     generator = stream(config.seed, "init")
+    if config.network == "echo-state":
+        _draw_reservoir(network, config, generator.initial_seed())
+        return
     if config.init in OF_GATED:
         bound = 1 / math.sqrt(config.hidden or 1)
         for parameter in network.parameters():
@@ -223,31 +289,15 @@ def _draw(network: Network, config: Config) -> None:
     if config.init in init.OF_RECURRENT_LAYERS:
         init.basic_tanh_(network, generator=generator)
     init.get(config.init)(network, generator=generator)
+    if config.radius is not None:
+        init.spectral_(network, config.radius)
 
 
-def stream(seed: int, *purpose: object) -> torch.Generator:
-    """A generator of its own for each purpose, so that no use of chance disturbs another.
-
-    >>> bool(torch.rand(1, generator=stream(1, "init")) == torch.rand(1, generator=stream(1, "test", 0)))
-    False
-    """
-    name = " ".join(map(str, (seed, *purpose)))
-    return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1)
-
-
-@contextmanager
-def threads(number: int | None) -> Iterator[None]:
-    """Let torch use `number` threads while this lasts; None leaves them as they are.
-
-    A run holds torch at one thread and gives more to the recurrent layer alone: torch's products and sums round differently on
-    another number of threads, the layer's kernel does not. So results do not depend on the number of threads.
-    """
-    before = torch.get_num_threads()
-    if number is None or number == before:
-        yield
-        return
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _draw_reservoir(network: Network, config: Config, seed: int) -> None:
+    """A reservoir that stays as it is, and a read-out of 0, which is solved for later (methods.py)."""
+    scaling: dict[str, Any] = {"radius": config.radius, "input_scaling": config.input_scaling, "bias_scaling": 0.0}
+    drawn = reservoir.draw(config.hidden or 1, network.problem.input_size, sparsity=SPARSITY, seed=seed, **scaling)
+    for parameter in network.requires_grad_(False).parameters():
+        parameter.zero_()
+    network.rnn.weight_hh_l0.copy_(drawn.weight_hh)
+    network.rnn.weight_ih_l0.copy_(drawn.weight_ih)

@@ -11,6 +11,8 @@ program      what the authors' program does where it differs from the paper: Ω 
 steady       this library's own. Drawn problems: rectified units, lengths that grow, Adam, weights averaged before a test.
 fig7         Fig. 7's own, for all three algorithms: the paper's tanh network, on which gradients do vanish, with momentum and
              a larger α, so that a short budget does not end before SGD-CR does. Drawn problems alone.
+tanh         this library's own for the paper's tanh network: lengths that grow from 40 to 50, a rate that falls with them, more
+             momentum, a smaller threshold, and a way back for a network that is lost. Drawn problems alone.
 """
 
 from __future__ import annotations
@@ -79,6 +81,11 @@ FIG7: Settings = {
 FIG7 |= {"lr_schedule": "1/length"}  # a rate that falls with lengths above 50
 FIG7 |= {"curriculum": (50, 50), "curriculum_loss": 0.15, "check_every": 1000, "average": 1, "after_success": "stop"}
 
+TANH: Settings = {**FIG7, "momentum": 0.98, "threshold": 0.3, "omega": "proceedings", "alpha": 16.0, "average": 500}
+TANH |= {"lr_schedule": "1/length^1.5", "curriculum": (40, 50), "curriculum_patience": 300, "curriculum_loss": 0.1}
+TANH |= {"curriculum_lost": 0.8, "after_success": "polish", "polish": 0.5, "max_updates": 1_000_000}
+"""Of lengths that begin below 40 a network without Ω learns, too; at 50 alone what it learns fits no other length."""
+
 PAPER_DATA: Settings = {"nonlinearity": "sigmoid", "init": "sigmoid", "steps": 200, "batch": 1}
 PAPER_MUSIC: Settings = {**PAPER_DATA, "cost": "mean", "threshold": 8.0, "lr": 1.0, "lr_schedule": "half-when-worse"}
 PAPER_MUSIC |= {"alpha": 0.5, "alpha_schedule": "1/t", "epochs": 200, "patience": 20}
@@ -131,15 +138,17 @@ PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {
     "program": (PROGRAM, PROGRAM_BY_TASK),
     "steady": (STEADY, STEADY_BY_TASK),
     "fig7": (FIG7, {}),
+    "tanh": (TANH, {}),
 }
 OF_DATA = ("paper", "steady")
 OF_CLIPPING = ("threshold", "nonfinite")
 OF_OMEGA = ("alpha", "alpha_schedule")
-OF_CURRICULUM = ("curriculum", "growth", "curriculum_patience", "curriculum_loss")
+OF_CURRICULUM = ("curriculum", "growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
 OF_PLAIN_NETWORK = ("nonlinearity", "init", "leak")
+OF_RATE = ("lr", "lr_schedule", "momentum")
 
 
-def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **overrides: Any) -> Config:
+def preset(problem: Any, algorithm: str | None = None, name: str | None = None, **overrides: Any) -> Config:
     """The settings called `name`, for a problem and an algorithm.
 
     What the algorithm or the network does not do is left out of them (the threshold of 'sgd', say), and so is a curriculum
@@ -147,8 +156,9 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
 
     Args:
         problem: a name, 'FILE.py:CLASS', or a class of one's own.
-        algorithm: 'sgd', 'sgd-c', 'sgd-r' or 'sgd-cr'.
-        name: 'paper', 'proceedings', 'program', 'steady' (the default) or 'fig7'; of a data set 'paper' or 'steady'.
+        algorithm: 'sgd', 'sgd-c', 'sgd-r' or 'sgd-cr'; by default 'sgd-cr', 'sgd-c' with teacher forcing, which has
+            no Ω, and 'sgd' for Hessian-free optimisation and echo state networks, which have no other.
+        name: 'paper', 'proceedings', 'program', 'steady' (the default), 'fig7' or 'tanh'; of a data set 'paper' or 'steady'.
         **overrides: fields of `Config` to change.
 
     Example:
@@ -167,7 +177,9 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
     problem = problems.name_of(problem)
     if not problems.is_known(problem):
         one_of("problem", problem, PROBLEMS)
-    one_of("algorithm", algorithm, ALGORITHMS)
+    newton, echo_state = overrides.get("optimizer") == "hessian-free", overrides.get("network") == "echo-state"
+    usual = "sgd" if newton or echo_state else "sgd-c" if overrides.get("teacher_forcing") is not None else "sgd-cr"
+    algorithm = one_of("algorithm", algorithm or usual, ALGORITHMS)
     name = name or "steady"
     if problems.form(problem) == DRAWN:
         shared, by_task = PRESETS[one_of("preset", name, PRESETS)]
@@ -180,6 +192,10 @@ def preset(problem: Any, algorithm: str = "sgd-cr", name: str | None = None, **o
         unused += OF_CLIPPING
     if algorithm not in REGULARISING:
         unused += OF_OMEGA
+    if newton or echo_state:
+        unused += OF_RATE
+    if echo_state:
+        unused += ("optimizer", "average", *OF_CURRICULUM)
     if not _fits(settings.get("curriculum"), overrides):
         unused += OF_CURRICULUM
     if {**settings, **overrides}.get("after_success") == "stop":

@@ -2,7 +2,7 @@
 
     drawn    sample(batch, length, generator) → tasks.Batch,  loss(outputs, batch),  is_correct(outputs, batch)
              solved once at most 1 % of 10,000 fresh sequences are wrong: the synthetic tasks, and most problems of one's own
-    data     epoch(number) and whole(split) → data.Chunk: music and text (datasets.py)
+    data     epoch(number) and whole(split) → data.Chunk: music and text (data/datasets.py)
 
 A problem of one's own is a class in a file, named 'FILE.py:CLASS' (docs/problems.md).
 """
@@ -49,11 +49,7 @@ def title(name: str) -> str:
 
 
 def form(name: str) -> str:
-    """'drawn' or 'data'.
-
-    >>> form("addition"), form("ptb")
-    ('drawn', 'data')
-    """
+    """'drawn' or 'data'."""
     if is_own(name):
         return DRAWN if hasattr(own(name), "sample") else DATA
     one_of("problem", name, PROBLEMS)
@@ -61,11 +57,7 @@ def form(name: str) -> str:
 
 
 def name_of(problem: Any) -> Any:
-    """The name under which a config keeps a problem: of a class (or an instance) its file and name.
-
-    >>> name_of("addition")
-    'addition'
-    """
+    """The name under which a config keeps a problem: of a class (or an instance) its file and name."""
     if isinstance(problem, str):
         if not is_own(problem):
             return problem
@@ -136,12 +128,20 @@ def drawn(name: str, options: dict[str, Any]) -> Any:
     return tasks.get(name, **options)
 
 
+def is_taught(made: Any, length: tuple[int, int]) -> bool:
+    """Whether a problem that draws its sequences has a target at every step."""
+    import torch
+
+    batch = made.sample(1, length[0], torch.Generator().manual_seed(0))
+    return len(batch.targets) == len(batch.inputs)
+
+
 def build(config: Any) -> Any:
     """The problem of a config, its data read and verified (DataError; ValueError where they are too short)."""
     if config.form == DRAWN:
         return drawn(config.problem, config.options)
     if is_own(config.problem):
         return own(config.problem)(config)
-    from . import datasets
+    from ..data import datasets
 
     return datasets.read(config)

@@ -1,7 +1,7 @@
 """What the settings must be, one with another, and the sentence for each fault.
 
 Settings that are None get their usual value here: `hidden` the problem's, `momentum` the optimizer's, `nonfinite` 'skip'
-where gradients are clipped, `time_step` a quarter of a second for the user's own music.
+where gradients are clipped, `radius` 0.9 for an echo state network, `time_step` a quarter of a second for the user's own music.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from pydantic.fields import FieldInfo
 from .. import checks
 from . import config
 from . import problem as problems
-from .config import CLIPPING, DATA, DRAWN, OF_GATED, OF_MUSIC, OF_TEXT, OWN_DATA, REGULARISING, TEXTS, absolute
+from .config import CLIPPING, DATA, DRAWN, GATED, OF_GATED, OF_MUSIC, OF_TEXT, OWN_DATA, REGULARISING, TEXTS, absolute
 
 BY_EPOCHS = ("1/t", "half-when-worse")
+OF_HESSIAN_FREE = ("damping", "structural", "curvature_batch")
+OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate")
+"""What changes a step down the gradient; neither Hessian-free optimisation nor an echo state network makes one."""
 RENAMED = {"task": "problem", "data": "problem", "task_options": "options"}
 """Fields of version 0.1.0."""
 
@@ -72,13 +75,14 @@ def sentence(name: str, field: FieldInfo, value: Any) -> str:
 def examine(values: dict[str, Any], bad: set[str]) -> tuple[dict[str, Any], list[str]]:
     """The values that fields get in place of what was given, and one sentence for each fault.
 
-    Args:
-        values: of all fields.
-        bad: fields already found wrong by themselves; nothing more is said of them.
+    `bad` are fields already found wrong by themselves; nothing more is said of them.
     """
     found = _Examination(values, bad)
     for check in (found.problem, found.network, found.momentum, found.clipping, found.regulariser, found.schedules):
         check()
+    found.hessian_free()
+    found.echo_state()
+    found.teacher()
     return found.settled, found.faults
 
 
@@ -88,6 +92,7 @@ class _Examination:
     def __init__(self, values: dict[str, Any], bad: set[str]) -> None:
         self.values, self.bad = values, bad
         self.faults: list[str] = []
+        self.made: Any = None  # the problem, if it draws its sequences and has no fault
         self.settled: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -102,6 +107,7 @@ class _Examination:
         for name in names:
             if self.values[name] != config.default(name):
                 self.fault(name, f"be left out {why}, not {self.values[name]!r}")
+                self.bad.add(name)  # once is enough
 
     def problem(self) -> None:
         if "problem" in self.bad:
@@ -120,6 +126,7 @@ class _Examination:
                 self.left_out(_why(field, name), field)
         if form == DRAWN:
             self.lengths(made)
+            self.made = made
         else:
             self.data(name)
         if self.hidden is None:
@@ -139,7 +146,7 @@ class _Examination:
                 self.fault(field, f"begin at {least} or more, {shortest}, not at {pair[0]}")
         start, target = self.curriculum, self.length
         if start is None:
-            self.left_out("without a curriculum", "growth", "curriculum_patience", "curriculum_loss")
+            self.left_out("without a curriculum", "growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
         elif not {"length", "curriculum"} & self.bad and any(a > b for a, b in zip(start, target, strict=True)):
             self.fault("curriculum", f"begin below length, {target}, to grow into it, not at {start}")
         if self.after_success == "stop":
@@ -164,14 +171,15 @@ class _Examination:
         if "network" in self.bad:
             return
         name, opens_gates = self.values["network"], self.init in OF_GATED[1:]
-        if name != "rnn":
+        if name in GATED:
+            self.left_out(f"with network {name!r}, whose gates have no one spectral radius", "radius")
             why = f"with network {name!r}, which has its own"
             self.left_out(why, "nonlinearity", "leak")
             if self.init == config.default("init"):
                 self.settled["init"] = "uniform"
             elif self.init not in OF_GATED:
                 self.left_out(why, "init")
-        elif opens_gates:
+        elif opens_gates and name == "rnn":
             self.fault("init", f"be another than {self.init!r} with network 'rnn', which has no gates")
         if opens_gates and not self.bias:
             self.fault("init", f"be another than {self.init!r} without biases, which it sets")
@@ -183,16 +191,18 @@ class _Examination:
     def momentum(self) -> None:
         if self.values["momentum"] is None:
             self.settled["momentum"] = config.USUAL_MOMENTUM.get(self.optimizer)
-        elif self.optimizer == "sgd":
-            self.left_out("with optimizer 'sgd', which has none", "momentum")
+        elif self.optimizer in ("sgd", "hessian-free"):
+            self.left_out(f"with optimizer {self.optimizer!r}, which has none", "momentum")
 
     def clipping(self) -> None:
         """A threshold is there where gradients are clipped, and nowhere else."""
         if "algorithm" in self.bad:
             return
         if self.algorithm not in CLIPPING:
-            self.left_out(f"with {self._algorithm()}", "threshold", "nonfinite")
+            self.left_out(f"with {self._algorithm()}", "threshold", "per", "nonfinite")
             return
+        if self.per == "entry" and self.threshold == "auto":
+            self.fault("threshold", "be a number with per 'entry', not 'auto'")
         if self.nonfinite is None:
             self.settled["nonfinite"] = "skip"
         if self.threshold is None:
@@ -221,6 +231,57 @@ class _Examination:
         if self.lr_schedule in config.SCHEDULES_BY_LENGTH and not drawn:
             given = f"with {name!r}, whose lengths are given, not {self.lr_schedule!r}"
             self.fault("lr_schedule", f"be one of {', '.join(map(repr, config.SCHEDULES))} {given}")
+
+    def hessian_free(self) -> None:
+        """It takes the gradient as it is, and has no learning rate."""
+        if self.optimizer != "hessian-free" or "optimizer" in self.bad:
+            self.left_out("unless optimizer is 'hessian-free'", *OF_HESSIAN_FREE)
+            return
+        self._without_gradient("optimizer", "which has no step down the gradient")
+        number = self.curvature_batch
+        if number is not None and not {"batch", "curvature_batch"} & self.bad and number > self.batch:
+            self.fault("curvature_batch", f"be at most batch, {self.batch}, not {number}")
+
+    def echo_state(self) -> None:
+        """Its read-out is solved for; nothing else of it is learned."""
+        name = self.values["network"]
+        if name != "echo-state" or "network" in self.bad:
+            self.left_out("unless network is 'echo-state'", "input_scaling")
+            return
+        if self.radius is None:
+            self.settled["radius"] = config.USUAL_RADIUS
+        self.left_out("with network 'echo-state', whose reservoir has its own", "nonlinearity", "init", "bias")
+        self._without_gradient("network", "which has no gradient", "optimizer", "curriculum", "average")
+
+    def teacher(self) -> None:
+        """Teacher forcing needs targets to give, and is for plain units whose error goes back as it is."""
+        if self.teacher_forcing is None or "teacher_forcing" in self.bad:
+            return
+        if (
+            self.made is not None
+            and not {"length", "options"} & self.bad
+            and not problems.is_taught(self.made, self.length)
+        ):
+            name = problems.title(self.values["problem"])
+            why = f"with {name!r} and these options, which has no target at every step (memorization has with counted=all)"
+            self.left_out(why, "teacher_forcing")
+        allowed = {"network": ("rnn",), "algorithm": ("sgd", "sgd-c"), "optimizer": tuple(config.USUAL_MOMENTUM)}
+        for name, values in allowed.items():
+            if self.values[name] not in values:
+                names = " or ".join(map(repr, values))
+                self.fault(name, f"be {names} with teacher_forcing, not {self.values[name]!r}")
+        self.left_out("with teacher_forcing", "leak", "bias", "clip_error", "truncate", "backend")
+
+    def _without_gradient(self, field: str, why: str, *more: str) -> None:
+        """Refuse all that would be done to a gradient, and data sets, whose state is carried on from update to update."""
+        name, value = self.values["problem"], self.values[field]
+        if "algorithm" not in self.bad and self.algorithm != "sgd":
+            self.fault("algorithm", f"be 'sgd' with {field} {value!r}, {why}, not {self.algorithm!r}")
+        self.left_out(f"with {field} {value!r}, {why}", *OF_GRADIENT, *more)
+        if "problem" not in self.bad and problems.is_known(name) and problems.form(name) == DATA:
+            self.fault(
+                field, f"be another than {value!r} with {name!r}, whose state is carried on from update to update"
+            )
 
     def _algorithm(self) -> str:
         return f"algorithm {self.algorithm!r} ({config.ALGORITHMS[self.algorithm]})"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from .. import storage
 from . import files
 from .config import Config, ConfigError
 
@@ -29,34 +30,26 @@ SPLITS = ("train", "valid", "test")
 class Result:
     """How a run ended. What a problem does not have is None.
 
-    Attributes:
-        reason: why it ended: 'solved', 'max_updates', 'epochs', 'patience', 'max_seconds', 'interrupted' or 'diverged: …'.
-        updates, seconds: until the first success, or all there were.
-        total_updates, total_seconds: all there were, polishing included.
-        best_updates: when the best weights were tested.
-        solved: whether a test found at most the share `success` of the test sequences wrong.
-        error, errors: of the best weights on the test sequences, by the problem's criterion, and by every criterion.
-        train, valid, test: the score of the weights that were best on validation, over each whole part; None if unknown: the
-            test part is read once, at the end, and a run that diverged in its first epoch has no weights.
-        best_epoch, epochs: the epoch they were validated at (0: none), and how many epochs were completed.
-        tokens_per_second: predictions learned from in a second of training, validation left out.
+    `train`, `valid` and `test` are the scores of the weights that were best on validation, over each whole part; None if
+    unknown: the test part is read once, at the end, and a run that diverged in its first epoch has no weights.
     """
 
-    reason: str
-    updates: int
+    reason: str  # 'solved', 'max_updates', 'epochs', 'patience', 'max_seconds', 'interrupted' or 'diverged: …'
+    updates: int  # until the first success, or all there were; so are the seconds
     seconds: float
-    total_updates: int
+    total_updates: int  # all there were, polishing included
     total_seconds: float
-    best_updates: int | None = None
-    solved: bool | None = None
-    error: float | None = None
-    errors: dict[str, float] = field(default_factory=dict[str, float])
+    best_updates: int | None = None  # when the best weights were tested
+    solved: bool | None = None  # whether a test found at most the share `success` of the test sequences wrong
+    error: float | None = None  # of the best weights on the test sequences, by the problem's criterion
+    errors: dict[str, float] = field(default_factory=dict[str, float])  # by every criterion
     train: float | None = None
     valid: float | None = None
     test: float | None = None
-    best_epoch: int | None = None
-    epochs: int | None = None
-    tokens_per_second: float | None = None
+    best_epoch: int | None = None  # at which they were validated; 0: none
+    epochs: int | None = None  # that were completed
+    tokens_per_second: float | None = None  # predictions learned from in a second of training, validation left out
+    horizon: int | None = None  # how many steps back the error came at the last test of a drawn problem
 
     @property
     def diverged(self) -> bool:
@@ -74,7 +67,7 @@ class Result:
         from .. import __version__
 
         about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
-        files.write_json(directory / files.RESULT, {**asdict(self), **about})
+        storage.write_json(directory / files.RESULT, {**asdict(self), **about})
 
     @classmethod
     def read(cls, directory: str | Path) -> Result | None:
@@ -104,15 +97,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """The result in words.
-
-        >>> Result("solved", 12_000, 14.0, 20_000, 20.0, solved=True, error=0.004).verdict
-        'solved after 12,000 updates'
-        >>> Result("diverged: the loss is nan, after 3 updates", 3, 1.0, 3, 1.0, solved=False).verdict
-        'not solved: diverged: the loss is nan, after 3 updates'
-        >>> Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40).verdict
-        'test 3.456, train 3.210 after 40 epochs'
-        """
+        """The result in words: 'solved after 12,000 updates'."""
         if self.solved is None:
             scores = {part: getattr(self, part) for part in ("test", "train")}
             told = (f"{part} {'–' if value is None else f'{value:.3f}'}" for part, value in scores.items())
@@ -143,7 +128,7 @@ def save(directory: Path, config: Config, updates: int, tensors: dict[str, Tenso
     folder.mkdir(exist_ok=True)
     header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
     path = folder / f"{updates:09d}.safetensors"
-    files.write_tensors(path, tensors, header)
+    storage.write_tensors(path, tensors, header)
     for old in _all(folder)[KEPT:]:
         old.unlink(missing_ok=True)
     return path
@@ -170,8 +155,8 @@ def latest(directory: Path, config: Config) -> Checkpoint | None:
 def read(path: Path, config: Config) -> Checkpoint:
     """One checkpoint, verified."""
     try:
-        tensors, header, whole = files.read_tensors(path)
-    except (files.safetensors().SafetensorError, OSError) as error:
+        tensors, header, whole = storage.read_tensors(path)
+    except (storage.safetensors().SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
     if header.get("format") != FORMAT:
         raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")

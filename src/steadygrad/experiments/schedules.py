@@ -16,12 +16,18 @@ Curriculum (no part of the paper; a short sequence lets the error reach its star
 
     [low, high] begins at the curriculum's; whenever the mean loss of the last `patience` updates, all of them at the
     lengths of now, is below `loss`:  low ← min(⌈growth · low⌉, target low),  high likewise
+
+A network that could do shorter lengths can lose that again at longer ones. With `lost`, whenever the mean loss of the last
+10 · `patience` updates since then is above it, the weights are those of the last growth again:
+
+    lost:    θ ← θ at the last growth,  rate ← 0.7 rate           grown:    rate ← min(1, 1.1 rate)
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 from typing import Any
 
 from ..checks import one_of
@@ -30,6 +36,9 @@ from .config import SCHEDULES as SCHEDULES
 OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}  # name to power
 SHORT = 50
 LOOKS = 10  # how often in `patience` updates a curriculum takes the mean loss
+LONG = 10  # times `patience`: how long the loss must be too high for a network to be lost
+SLOWER, QUICKER = 0.7, 1.1
+GROWN, LOST = "grown", "lost"
 
 
 class Schedule:
@@ -91,46 +100,73 @@ class Schedule:
 class Curriculum:
     """The range of lengths to draw from, now.
 
-    It begins at `start`, or at `target` if that is None; `growth`, `patience` and `loss` are as in the equation above.
+    It begins at `start`, or at `target` if that is None; `growth`, `patience`, `loss` and `lost` are as in the equations above.
+
+    Attributes:
+        now: the shortest and the longest length.
+        rate: the factor of the learning rate.
 
     Example:
         >>> lengths = Curriculum((20, 30), (50, 200), growth=1.5, patience=2, loss=0.1)
-        >>> for loss in (1.0, 0.05, 0.05, 0.05, 0.05):
-        ...     lengths.observe(loss)
+        >>> [lengths.observe(loss) for loss in (1.0, 0.05, 0.05, 0.05, 0.05)]
+        [None, None, 'grown', None, 'grown']
         >>> lengths.now
         (45, 68)
     """
 
     def __init__(
-        self, start: tuple[int, int] | None, target: tuple[int, int], growth: float, patience: int, loss: float
+        self,
+        start: tuple[int, int] | None,
+        target: tuple[int, int],
+        growth: float,
+        patience: int,
+        loss: float,
+        lost: float | None = None,
     ) -> None:
-        self.now, self.target = start or target, target
-        self.growth, self.patience, self.loss = growth, patience, loss
-        self._losses: deque[float] = deque(maxlen=patience)
+        self.now, self.target, self.rate = start or target, target, 1.0
+        self.growth, self.patience, self.loss, self.lost = growth, patience, loss, lost
+        self._has_grown = False
+        self._losses: deque[float] = deque(maxlen=patience if lost is None else LONG * patience)
         self._look_every = max(1, patience // LOOKS)
         self._seen = 0
 
     def finish(self) -> None:
         self.now = self.target
 
-    def observe(self, loss: float) -> None:
-        """Take in the loss of one update, and grow if it is time."""
-        if self.now == self.target:
-            return
+    def observe(self, loss: float) -> str | None:
+        """Take in the loss of one update; say whether the lengths have grown by it, or the network is lost."""
+        if self.now == self.target and self.lost is None:
+            return None
         self._losses.append(loss)
         self._seen += 1
         if self._seen < self.patience or self._seen % self._look_every:
-            return
-        if sum(self._losses) / self.patience < self.loss:
+            return None
+        if self._mean(self.patience) < self.loss:
             (low, high), (last_low, last_high) = self.now, self.target
             self.now = min(math.ceil(self.growth * low), last_low), min(math.ceil(self.growth * high), last_high)
-            self._losses.clear()
-            self._seen = 0
+            self.rate, self._has_grown = min(1.0, QUICKER * self.rate), True
+            return self._begin(GROWN)
+        long = LONG * self.patience
+        # a loss that is not a number is no small one
+        if self.lost is not None and self._has_grown and self._seen >= long and not self._mean(long) <= self.lost:
+            self.rate *= SLOWER
+            return self._begin(LOST)
+        return None
+
+    def _mean(self, number: int) -> float:
+        return sum(islice(reversed(self._losses), number)) / number
+
+    def _begin(self, why: str) -> str:
+        self._losses.clear()
+        self._seen = 0
+        return why
 
     def state_dict(self) -> dict[str, Any]:
         losses = [loss if math.isfinite(loss) else str(loss) for loss in self._losses]
-        return {"now": list(self.now), "losses": losses, "seen": self._seen}
+        state = {"now": list(self.now), "losses": losses, "seen": self._seen}
+        return {**state, "rate": self.rate, "has_grown": self._has_grown}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.now, self._seen = tuple(state["now"]), state["seen"]
-        self._losses = deque(map(float, state["losses"]), maxlen=self.patience)
+        self.rate, self._has_grown = state["rate"], state["has_grown"]
+        self._losses = deque(map(float, state["losses"]), maxlen=self._losses.maxlen)

@@ -1,9 +1,4 @@
-"""Scalars and the gradient's flow for TensorBoard.
-
-The picture has a column for each snapshot and a row for each lag, the last step at the top. Its colour is the error's
-norm relative to the last step, on a logarithmic scale from 10⁻⁶ (dark) to 10² (bright); lags that a snapshot did not
-have are black.
-"""
+"""Scalars and the gradient's flow for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,18 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from ..analysis.history import heat_map
+from ..snapshots import Snapshot
+from ..storage import MissingExtra
 from .config import Config
 from .display import Display
-from .files import MissingExtra
-from .record import Snapshot
 
 SCALARS = (
     *("loss", "train", "valid", "test_loss", "error", "gradient_norm", "gradient_norm_max", "clip_rate", "omega"),
     *("active", "spectral_radius", "horizon", "high", "lr", "alpha", "updates_per_second", "tokens_per_second"),
 )
-DARKEST, BRIGHTEST = -6.0, 2.0
 COLUMNS = 400
 WIDEN = 1.1
 """A picture is written whenever the run has grown by this factor since the last."""
@@ -68,23 +61,3 @@ class Board(Display):
             picture = heat_map(self._columns)
             self._writer.add_image(f"gradient flow (lag × {self._unit})", picture, at, dataformats="HWC")
             self._due = math.ceil(at * WIDEN)
-
-
-def heat_map(columns: list[list[float | None]]) -> np.ndarray:
-    """The picture of relative norms, [lags, snapshots, 3] uint8.
-
-    >>> heat_map([[1.0, 0.1], [1.0, 0.0, 0.0]])[2, 0].tolist()
-    [0, 0, 0]
-    """
-    lags = max(map(len, columns))
-    heat = np.full((lags, len(columns)), np.nan)
-    for index, column in enumerate(columns):
-        logs = [math.nan if norm is None else math.log10(norm) if norm > 0 else -math.inf for norm in column]
-        heat[: len(column), index] = logs
-    share = np.clip((heat - DARKEST) / (BRIGHTEST - DARKEST), 0, 1)
-    # dark violet over red to bright yellow: brightness grows all the way, as it must to be read without colour
-    stops = np.array([[0.1, 0.0, 0.2], [0.5, 0.1, 0.45], [0.9, 0.3, 0.25], [1.0, 0.95, 0.6]])
-    positions = np.linspace(0, 1, len(stops))
-    there = ~np.isnan(heat)
-    picture = np.stack([np.interp(np.where(there, share, 0), positions, stops[:, channel]) for channel in range(3)], -1)
-    return (255 * np.where(there[..., None], picture, 0)).astype(np.uint8)

@@ -1,14 +1,7 @@
-"""A trained network without its data, and sampling from a model of text or music.
+"""A trained network without its data.
 
-    DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data; the
-                    checksum tells whether the user's own file is still the one the run was begun with, wherever it is now
-
-    text    s_{t+a} ~ softmax(y_t / τ)          y_t [O] from s_1 … s_t; a: how far ahead the model predicts
-    music   u_t[k] ~ Bernoulli(sigmoid(y_t[k] / τ))     y_t [88] from u_0 … u_{t−1}, u_0 = 0; each key by itself
-
-One step at a time, the state carried, each draw the input of a later step. τ is the temperature. As it goes to 0 the draws
-become the most likely character, and every key whose probability is above ½; that is what τ = 0 takes. A model that predicts
-a > 1 ahead fills the a − 1 characters between from earlier steps, so its text is as coherent as its predictions are sharp.
+DIR/data.json   of a data set: width, symbols (the characters; null for music), unit, parts, sha256 of all the data; the
+                checksum tells whether the user's own file is still the one the run was begun with, wherever it is now
 """
 
 from __future__ import annotations
@@ -19,13 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from ..checks import number, whole
+from .. import storage
+from ..storage import FolderError
 from . import files
 from .config import DRAWN, Config
-from .files import FolderError
 from .network import Network
 from .saved import SPLITS
 
@@ -64,7 +54,7 @@ def keep_data(directory: Path, problem: Any) -> None:
     about = {"width": inputs if inputs == outputs else [inputs, outputs], "symbols": problem.symbols}
     about |= {"cost": problem.cost, "unit": problem.unit}
     about |= {"parts": {split: problem.predictions(split) for split in SPLITS}, "sha256": problem.checksum()}
-    files.write_json(directory / files.DATA, about)
+    storage.write_json(directory / files.DATA, about)
 
 
 def verify_data(directory: Path, problem: Any) -> None:
@@ -84,112 +74,3 @@ def _about(directory: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} does not tell what the run was trained on ({type(error).__name__})") from error
     return about
-
-
-@torch.no_grad()
-def sample_text(trained: Trained, length: int, *, temperature: float = 1.0, seed: int = 0, prompt: str = "") -> str:
-    """Text from a trained model of text.
-
-    Args:
-        trained: of `steadygrad.experiments.load`.
-        length: how many characters to draw; they are returned without the prompt.
-        temperature: τ, at least 0.
-        seed: of the draws; the same one gives the same text.
-        prompt: what comes before. Where it is shorter than `ahead`, the model begins as if after the end of a line (or a
-            space, if it knows no lines).
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> from steadygrad.experiments import Config, Network
-        >>> sizes = SimpleNamespace(input_size=3, output_size=3)
-        >>> model = Network(Config("ptb", "sgd", hidden=8), sizes)
-        >>> trained = SimpleNamespace(config=model.config, model=model, symbols=["a", "b", "c"])
-        >>> len(sample_text(trained, 20, prompt="ab"))
-        20
-        >>> sample_text(trained, 20, prompt="x")
-        Traceback (most recent call last):
-        ValueError: prompt must hold only characters that the model has seen in training (3 of them), not 'x'
-    """
-    symbols = trained.symbols
-    if symbols is None:
-        raise ValueError(f"trained must be a model of text, not one of music ({trained.config.problem})")
-    generator = _checked(length, temperature, seed)
-    ahead = trained.config.ahead
-    start = next((each for each in ("\n", " ") if each in symbols), symbols[0])
-    s = [symbols.index(start)] * max(0, ahead - len(prompt)) + _tokens(prompt, symbols)
-    begin, read, state = len(s), 0, None
-    for _ in range(length):
-        # The next character is predicted by the state after the one `ahead` of it; all up to there is read at once at first.
-        upto = len(s) + 1 - ahead
-        y, state = trained.model(torch.tensor(s[read:upto]).unsqueeze(1), state)
-        read = upto
-        s.append(_character(y[-1, 0], temperature, generator))
-    return "".join(symbols[token] for token in s[begin:])
-
-
-@torch.no_grad()
-def sample_music(
-    trained: Trained, length: int, *, temperature: float = 1.0, seed: int = 0, prompt: Tensor | None = None
-) -> Tensor:
-    """A piano roll from a trained model of music.
-
-    Args:
-        trained, length, temperature, seed: as in `sample_text`; `length` counts steps.
-        prompt: the steps that come before, [steps, 88] of zeros and ones; None begins a piece. The steps that are drawn
-            are returned without it, uint8 [length, 88].
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> from steadygrad.experiments import Config, Network
-        >>> sizes = SimpleNamespace(input_size=88, output_size=88)
-        >>> model = Network(Config("jsb", "sgd", hidden=8), sizes)
-        >>> trained = SimpleNamespace(config=model.config, model=model, symbols=None)
-        >>> sample_music(trained, 5).shape
-        torch.Size([5, 88])
-    """
-    from ..data.music import KEYS
-
-    if trained.symbols is not None:
-        raise ValueError(f"trained must be a model of music, not one of text ({trained.config.problem})")
-    generator = _checked(length, temperature, seed)
-    u = torch.zeros(1, KEYS)
-    if prompt is not None:
-        if prompt.dim() != 2 or prompt.shape[1] != KEYS or not ((prompt == 0) | (prompt == 1)).all():
-            raise ValueError(f"prompt must be [steps, {KEYS}] of zeros and ones, not {list(prompt.shape)}")
-        u = torch.cat([u, prompt.float()])
-    state, steps = None, list[Tensor]()
-    for _ in range(length):
-        y, state = trained.model(u.unsqueeze(1), state)
-        steps.append(_keys(y[-1, 0], temperature, generator))
-        u = steps[-1].float().unsqueeze(0)
-    return torch.stack(steps)
-
-
-def _checked(length: int, temperature: float, seed: int) -> torch.Generator:
-    whole("length", length)
-    number("temperature", temperature, low=0)
-    return torch.Generator().manual_seed(whole("seed", seed, low=0))
-
-
-def _tokens(prompt: str, symbols: list[str]) -> list[int]:
-    places = {symbol: place for place, symbol in enumerate(symbols)}
-    strangers = ", ".join(repr(each) for each in dict.fromkeys(prompt) if each not in places)
-    if strangers:
-        seen = f"characters that the model has seen in training ({len(symbols)} of them)"
-        raise ValueError(f"prompt must hold only {seen}, not {strangers}")
-    return [places[each] for each in prompt]
-
-
-def _character(y: Tensor, temperature: float, generator: torch.Generator) -> int:
-    if temperature == 0:
-        return int(y.argmax())
-    # The largest first taken off, so that no temperature is too small: e^{−∞} is 0, and ∞ − ∞ would be NaN.
-    p = torch.softmax((y.double() - y.max()) / temperature, 0)
-    return int(torch.multinomial(p, 1, generator=generator))
-
-
-def _keys(y: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    if temperature == 0:
-        return (y > 0).to(torch.uint8)
-    p = torch.sigmoid(y.double() / temperature)
-    return torch.bernoulli(p, generator=generator).to(torch.uint8)

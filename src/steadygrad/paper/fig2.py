@@ -12,13 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad.paper import FigureData, style
+from steadygrad import plotting
+from steadygrad.paper import PRINTED, FigureData
 
-TITLE = "A recurrent network unrolled in time"
-CLAIM = (
-    "Unrolling makes a copy of the model for each time step, with state x_t, input u_t and error E_t; the gradient is "
-    "a sum of products that carry each error back through ∂x_t/∂x_{t−1} (caption of Fig. 2, eqs. 3 to 5)."
-)
+TITLE, CLAIM = PRINTED["fig2"]["title"], PRINTED["fig2"]["claim"]
 
 STEPS = ("t-1", "t", "t+1")
 COLUMN, ROW, SIDE, GAP = 2.3, 1.4, 0.13, 19.0
@@ -46,14 +43,14 @@ def data() -> FigureData:
     return {key: np.array(value) for key, value in {**found, "backward_labels": names}.items()}
 
 
-def draw(data: FigureData) -> style.Figure:
+def draw(data: FigureData) -> plotting.Figure:
     """The unrolled network: forward arrows solid, the error's way back dashed and beside them."""
     at = np.asarray(data["positions"], dtype=np.float64)
-    with style.look():
-        figure = style.blank(6.8, 3.5)
+    with plotting.look():
+        figure = plotting.blank(6.8, 3.5)
         axes = figure.add_subplot()
         axes.set_axis_off()
-        colors = [style.GREEN] * 3 + [style.BLUE] * 3 + [style.VERMILLION] * 3
+        colors = [plotting.GREEN] * 3 + [plotting.BLUE] * 3 + [plotting.VERMILLION] * 3
         # Sizes in points squared; `GAP` keeps arrowheads off the circles of radius 17.
         axes.scatter(*at.T, s=34.0**2, c="white", edgecolors=colors, linewidths=1.6, zorder=4)
         for label, (x, y) in zip(data["labels"], at, strict=True):
@@ -62,32 +59,32 @@ def draw(data: FigureData) -> style.Figure:
             onward, to_error = start[1] == end[1], end[1] == 2 * ROW
             # Where an error comes back beside it, the arrow makes room.
             off = np.array([-SIDE * to_error, SIDE * onward])
-            style.arrow(axes, tuple(start + off), tuple(end + off), style.BLACK, gap=GAP)
+            plotting.arrow(axes, tuple(start + off), tuple(end + off), plotting.BLACK, gap=GAP)
         for (start, end), label in zip(at[data["backward"]], data["backward_labels"], strict=True):
             _back(axes, start, end, label)
         _beyond(axes, at[3], at[5])
-        axes.plot([], [], color=style.BLACK, label="forward: state and error")
-        axes.plot([], [], color=style.VERMILLION, linestyle=DASHES, label="backward: factors of the gradient")
+        axes.plot([], [], color=plotting.BLACK, label="forward: state and error")
+        axes.plot([], [], color=plotting.VERMILLION, linestyle=DASHES, label="backward: factors of the gradient")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, -0.16), ncols=2)
         axes.set(xlim=(-1.8, 2 * COLUMN + 1.8), ylim=(-0.45, 2 * ROW + 0.45))
     return figure
 
 
-def _back(axes: style.Axes, start: Any, end: Any, label: str) -> None:
+def _back(axes: plotting.Axes, start: Any, end: Any, label: str) -> None:
     """An arrow of the error's way back, and its factor beside it."""
     down = start[0] == end[0]
     off, beside = (np.array([SIDE, 0.0]), [0.24, 0.0]) if down else (np.array([0.0, -SIDE]), [0.0, -0.22])
-    style.arrow(axes, tuple(start + off), tuple(end + off), style.VERMILLION, line=DASHES, gap=GAP)
+    plotting.arrow(axes, tuple(start + off), tuple(end + off), plotting.VERMILLION, line=DASHES, gap=GAP)
     ha, va = ("left", "center") if down else ("center", "top")
     x, y = 0.5 * (start + end) + beside
-    axes.text(x, y, _script(label), color=style.VERMILLION, fontsize=13, ha=ha, va=va)
+    axes.text(x, y, _script(label), color=plotting.VERMILLION, fontsize=13, ha=ha, va=va)
 
 
-def _beyond(axes: style.Axes, first: Any, last: Any) -> None:
+def _beyond(axes: plotting.Axes, first: Any, last: Any) -> None:
     """The arrows from and to the steps before the first and after the last one drawn."""
     reach, up = np.array([1.75, 0.0]), np.array([0.0, SIDE])
     for early, late, factor in ((first - reach, first, ("t-1", "t-2")), (last, last + reach, ("t+2", "t+1"))):
-        style.arrow(axes, tuple(early + up), tuple(late + up), style.BLACK, gap=GAP)
+        plotting.arrow(axes, tuple(early + up), tuple(late + up), plotting.BLACK, gap=GAP)
         _back(axes, late, early, r"\frac{{\partial x_{{{}}}}}{{\partial x_{{{}}}}}".format(*factor))
     for x in (first[0] - reach[0] + 0.14, last[0] + reach[0] - 0.14):
         axes.text(x, first[1], r"$\cdots$", ha="center", va="center", fontsize=12)

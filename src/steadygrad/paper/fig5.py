@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from steadygrad import plotting
 from steadygrad.dynamics import InputDriven, OneUnit
-from steadygrad.paper import FigureData, fig4, style
+from steadygrad.paper import PRINTED, FigureData, fig4
 
-TITLE = "The same maps as a fixed map and the shifts of the input"
-CLAIM = (
-    "The maps F_1, …, F_t can be broken apart into a constant map F̃ and the maps U_1, …, U_t; when a boundary between "
-    "basins of F̃ is crossed, the state moves towards a different attractor (caption of Fig. 5, section 2.2)."
-)
+TITLE, CLAIM = PRINTED["fig5"]["title"], PRINTED["fig5"]["claim"]
 
-PATHS = ((style.BLUE, "o", "left"), (style.VERMILLION, "s", "right"))
+PATHS = ((plotting.BLUE, "o", "left"), (plotting.VERMILLION, "s", "right"))
 SHIFT = (0, (2.5, 1.5))
 FIXED_ENDS_AT = 0.6  # how far into the step from t − 1 to t the drawing puts F̃(x_{t−1})
 
@@ -51,19 +48,21 @@ def data(
     return {**numbers, "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3)}
 
 
-def draw(data: FigureData) -> style.Figure:
+def draw(data: FigureData) -> plotting.Figure:
     """Each step in two arrows, F̃ solid and U_t dashed; the boundary is a dotted line, F̃'s direction a broad arrow."""
     array = {key: np.asarray(value) for key, value in data.items()}
     states, half = array["states"], array["after_fixed"]
     steps = half.shape[1]
-    with style.look():
-        figure = style.blank(5.6, 5.8)
+    with plotting.look():
+        figure = plotting.blank(5.6, 5.8)
         axes = figure.add_subplot()
         for path, middle, (color, marker, _) in zip(states, half, PATHS, strict=True):
             for t in range(steps):
                 turn = (float(middle[t]), t + FIXED_ENDS_AT)
-                style.arrow(axes, (path[t], t), turn, color, width=1.7, gap=1.5, order=4)
-                style.arrow(axes, turn, (path[t + 1], t + 1), style.BLACK, line=SHIFT, width=1.2, gap=1.5, order=4)
+                plotting.arrow(axes, (path[t], t), turn, color, width=1.7, gap=1.5, order=4)
+                plotting.arrow(
+                    axes, turn, (path[t + 1], t + 1), plotting.BLACK, line=SHIFT, width=1.2, gap=1.5, order=4
+                )
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=6, color=color, zorder=5)
         _boundary(axes, array, steps)
         _crossings(axes, array)
@@ -71,28 +70,28 @@ def draw(data: FigureData) -> style.Figure:
         axes.set(xlim=(states.min() - 0.35, states.max() + 0.35), ylim=(-1.5, steps + 0.5))
         for color, marker, side in PATHS:
             axes.plot([], [], color=color, marker=marker, label=rf"$\tilde{{F}}$, {side} trajectory")
-        axes.plot([], [], color=style.BLACK, linestyle=SHIFT, linewidth=1.2, label="$U_t$, the input's shift")
-        axes.plot([], [], color=style.BLACK, linestyle=":", label=r"boundary between basins of $\tilde{F}$")
+        axes.plot([], [], color=plotting.BLACK, linestyle=SHIFT, linewidth=1.2, label="$U_t$, the input's shift")
+        axes.plot([], [], color=plotting.BLACK, linestyle=":", label=r"boundary between basins of $\tilde{F}$")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
-def _boundary(axes: style.Axes, array: dict[str, Any], steps: int) -> None:
+def _boundary(axes: plotting.Axes, array: dict[str, Any], steps: int) -> None:
     for boundary in array["boundary"]:
-        axes.plot([boundary] * 2, [-1.5, steps + 0.5], color=style.BLACK, linestyle=":", linewidth=1.5, zorder=1)
+        axes.plot([boundary] * 2, [-1.5, steps + 0.5], color=plotting.BLACK, linestyle=":", linewidth=1.5, zorder=1)
         for sign, label in ((-1, "left"), (1, "right")):
             start, end = boundary + sign * 0.12, boundary + sign * 0.9
-            style.arrow(axes, (start, -0.8), (end, -0.8), style.GREY, line=(0, (5, 2)), width=2.2, head=14)
+            plotting.arrow(axes, (start, -0.8), (end, -0.8), plotting.GREY, line=(0, (5, 2)), width=2.2, head=14)
             axes.text(0.5 * (start + end), -0.98, rf"$\tilde{{F}}$ drives {label}", ha="center", va="top")
 
 
-def _crossings(axes: style.Axes, array: dict[str, Any]) -> None:
+def _crossings(axes: plotting.Axes, array: dict[str, Any]) -> None:
     for trajectory, t, direction in array["crossings"]:
         before, after = array["after_fixed"][trajectory, t - 1], array["states"][trajectory, t]
         at = float(array["boundary"][0])
         share = (at - before) / (after - before)
         height = t - 1 + FIXED_ENDS_AT + share * (1 - FIXED_ENDS_AT)
-        axes.scatter(at, height, s=60, facecolor="white", edgecolor=style.BLACK, linewidth=1.4, zorder=6)
+        axes.scatter(at, height, s=60, facecolor="white", edgecolor=plotting.BLACK, linewidth=1.4, zorder=6)
         words, line = f"$U_{{{t}}}$ carries it across", {"arrowstyle": "-", "linewidth": 0.7, "shrinkB": 5}
         beside, turn = (at + direction * 0.55, height + 0.12), "right" if direction < 0 else "left"
         axes.annotate(words, xy=(at, height), xytext=beside, ha=turn, va="center", arrowprops=line)

@@ -13,19 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad import checks
+from steadygrad import checks, plotting
 from steadygrad.dynamics import ErrorSurface
-from steadygrad.paper import FigureData, style
+from steadygrad.paper import PRINTED, FigureData
 
-TITLE = "The error surface of a single unit, with its wall"
+TITLE, CLAIM = PRINTED["fig6"]["title"], PRINTED["fig6"]["claim"]
 ERROR = r"error $\mathcal{E}_{50}$"
-LINES = (("plain", style.VERMILLION, "-"), ("clipped", style.BLACK, (0, (3, 1.5))))
+LINES = (("plain", plotting.VERMILLION, "-"), ("clipped", plotting.BLACK, (0, (3, 1.5))))
 RELIEF_UPDATES = 20
-CLAIM = (
-    "The error surface of a single recurrent unit has high-curvature walls. Solid lines are trajectories gradient "
-    "descent might follow; dashed arrows show what happens if the gradient is rescaled to a fixed size when its norm "
-    "is above a threshold (caption of Fig. 6)."
-)
 
 START, LR, THRESHOLD = (5.0, -2.2), 0.5, 0.2
 STEPS, TOLERANCE = 300, 1e-3
@@ -68,7 +63,7 @@ def data(
     if not rates:
         raise ValueError("rates must hold at least one learning rate")
     surface = ErrorSurface()
-    w, b = _mesh(surface, grid)
+    w, b = surface.mesh(W_RANGE, B_RANGE, grid)
     plain = surface.descend(start, lr, steps=steps, tolerance=TOLERANCE)
     clipped = surface.descend(start, lr, threshold, steps=steps, tolerance=TOLERANCE)
     jumps = np.linalg.norm(np.diff(plain.path, axis=0), axis=-1)
@@ -97,25 +92,11 @@ def data(
     return {key: np.asarray(value) for key, value in found.items()}
 
 
-def _mesh(surface: ErrorSurface, grid: int) -> tuple[Any, Any]:
-    # Over a square grid a step so steep would be a row of teeth, so the rows follow the wall. Its width is that of
-    # the state's whole swing, 1/(∂x_T/∂b), and a third of the rows lie within it.
-    w = np.linspace(*W_RANGE, grid)
-    wall = surface.wall(w)
-    half = np.minimum(0.05, 8.0 / surface.final_state(w, wall).gradient[:, 1])
-    within = wall + np.linspace(-1.0, 1.0, 2 * (grid // 6))[:, None] * half
-    share = np.linspace(0.0, 1.0, grid // 3 + 1)[1:, None] ** 2
-    below = B_RANGE[0] + (1.0 - share[::-1]) * (within[0] - B_RANGE[0])
-    above = within[-1] + share * (B_RANGE[1] - within[-1])
-    b = np.concatenate([below, within, above])
-    return np.broadcast_to(w, b.shape).copy(), b
-
-
-def draw(data: FigureData) -> style.Figure:
+def draw(data: FigureData) -> plotting.Figure:
     """The surface as a relief and as a map, the error along both trajectories, and the statistics of many starts."""
     array = {key: np.asarray(value) for key, value in data.items()}
-    with style.look():
-        figure = style.blank(7.4, 6.6)
+    with plotting.look():
+        figure = plotting.blank(7.4, 6.6)
         grid = figure.add_gridspec(2, 2, height_ratios=(1.4, 1.0))
         _relief(figure.add_subplot(grid[0, 0], projection="3d", computed_zorder=False), array)
         _map(figure, figure.add_subplot(grid[0, 1]), array)
@@ -152,7 +133,7 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
         path, along = array[f"{name}_path"][:until], array[f"{name}_losses"][:until]
         axes.plot(*path.T, along + lift, color=color, zorder=5, linestyle=dashes[name][0], linewidth=dashes[name][1])
     path, along = array["plain_path"], array["plain_losses"] + lift
-    for at, marker, color in ((0, "o", style.BLACK), (int(array["throw_step"]), "v", style.VERMILLION)):
+    for at, marker, color in ((0, "o", plotting.BLACK), (int(array["throw_step"]), "v", plotting.VERMILLION)):
         axes.scatter(*path[at], along[at], s=28, marker=marker, color=color, zorder=6)
     axes.set_title(f"(a) the surface, first {RELIEF_UPDATES} updates", loc="left")
     axes.set_xlabel("weight $w$", labelpad=8)
@@ -162,7 +143,7 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
     axes.view_init(elev=36, azim=52)
 
 
-def _map(figure: style.Figure, axes: style.Axes, array: dict[str, Any]) -> None:
+def _map(figure: plotting.Figure, axes: plotting.Axes, array: dict[str, Any]) -> None:
     shades, scale = _shades()
     looks = {"norm": scale, "cmap": shades, "shading": "gouraud", "rasterized": True}
     mesh = axes.pcolormesh(array["w"], array["b"], array["loss"], **looks)
@@ -174,11 +155,11 @@ def _map(figure: style.Figure, axes: style.Axes, array: dict[str, Any]) -> None:
     axes.set(xlabel="weight $w$", ylabel="bias $b$")
 
 
-def _labels(axes: style.Axes, array: dict[str, Any]) -> None:
+def _labels(axes: plotting.Axes, array: dict[str, Any]) -> None:
     path, throw = array["plain_path"], int(array["throw_step"])
-    axes.plot(*path[0], marker="o", markersize=5, color=style.BLACK)
+    axes.plot(*path[0], marker="o", markersize=5, color=plotting.BLACK)
     axes.annotate("start", path[0], xytext=(6, 2), textcoords="offset points")
-    style.arrow(axes, tuple(path[throw - 1]), tuple(path[throw]), style.VERMILLION, width=1.8, head=12)
+    plotting.arrow(axes, tuple(path[throw - 1]), tuple(path[throw]), plotting.VERMILLION, width=1.8, head=12)
     w, b = 0.5 * (path[throw - 1] + path[throw])
     axes.text(w - 0.08, b, "longest plain step" if array["plain_reached"] else "thrown off the wall", ha="right")
     words = "clipped: along its\nfoot" + (" into the valley" if array["clipped_reached"] else "")
@@ -192,17 +173,17 @@ def _labels(axes: style.Axes, array: dict[str, Any]) -> None:
     axes.text(w, b - 0.06, "wall", rotation=np.degrees(np.arctan2(b1 - b0, w1 - w0)), **turned)
 
 
-def _losses(axes: style.Axes, array: dict[str, Any]) -> None:
-    axes.semilogy(array["plain_losses"], color=style.VERMILLION, linewidth=1.3, label="plain")
+def _losses(axes: plotting.Axes, array: dict[str, Any]) -> None:
+    axes.semilogy(array["plain_losses"], color=plotting.VERMILLION, linewidth=1.3, label="plain")
     dots = {"linestyle": "none", "marker": ".", "markersize": 2.6}
-    axes.semilogy(array["clipped_losses"], color=style.BLACK, **dots, label="clipped")
-    axes.axhline(float(array["tolerance"]), color=style.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
+    axes.semilogy(array["clipped_losses"], color=plotting.BLACK, **dots, label="clipped")
+    axes.axhline(float(array["tolerance"]), color=plotting.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
     axes.set_title("(c) the error along both", loc="left")
     axes.set(xlabel="update", ylabel=ERROR)
     axes.legend(loc="lower right", markerscale=3)
 
 
-def _statistics(axes: style.Axes, array: dict[str, Any]) -> None:
+def _statistics(axes: plotting.Axes, array: dict[str, Any]) -> None:
     rates = array["rates"]
     for name, color, line in LINES:
         reached = 100.0 * array[f"reached_{name}"]

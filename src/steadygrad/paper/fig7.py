@@ -1,7 +1,7 @@
 """Fig. 7: the rate of success on the temporal order task against the length of the sequences.
 
     k of n seeds solved it, for each algorithm (SGD, SGD-C, SGD-CR) and length T, a model of its own for each T
-    rate = k / n, with Wilson's 95 % interval                    (`steadygrad.sweep.records`)
+    rate = k / n, with Wilson's 95 % interval                    (`steadygrad.success`)
 
 A seed counts as solved when at most 1 % of 10,000 fresh sequences are wrong (Pascanu et al. 2013, supplement).
 The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns their records into the figure.
@@ -14,19 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad.paper import FigureData, style
-from steadygrad.sweep.records import SuccessRate
+from steadygrad import plotting
+from steadygrad.paper import PRINTED, FigureData
+from steadygrad.success import SuccessRate
 
-TITLE = "Rate of success on temporal order against sequence length"
-CLAIM = (
-    "For sequences longer than 20, the vanishing gradients problem ensures that neither SGD nor SGD-C can solve the "
-    "task; SGD-CR solved it with a success rate of 100 % for sequences up to 200 steps (section 4.1 and Fig. 7)."
-)
+TITLE, CLAIM = PRINTED["fig7"]["title"], PRINTED["fig7"]["claim"]
 ALGORITHMS = ("sgd", "sgd-c", "sgd-cr")
 LOOKS = {
-    "sgd": ("SGD", style.GREY, "s", ":"),
-    "sgd-c": ("SGD-C (clipping)", style.ORANGE, "D", "--"),
-    "sgd-cr": ("SGD-CR (clipping and Ω)", style.BLUE, "o", "-"),
+    "sgd": ("SGD", plotting.GREY, "s", ":"),
+    "sgd-c": ("SGD-C (clipping)", plotting.ORANGE, "D", "--"),
+    "sgd-cr": ("SGD-CR (clipping and Ω)", plotting.BLUE, "o", "-"),
 }
 BEYOND = 20  # the length beyond which, the paper says, SGD and SGD-C fail
 
@@ -67,12 +64,10 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
     }
 
 
-def draw(data: FigureData) -> style.Figure:
+def draw(data: FigureData) -> plotting.Figure:
     """The rate against the length on a log axis, with its interval; below it, how many seeds of how many."""
-    from matplotlib.ticker import NullLocator
-
-    with style.look():
-        figure = style.blank(6.8, 4.4)
+    with plotting.look():
+        figure = plotting.blank(6.8, 4.4)
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 0.2))
         lengths = np.asarray(data["lengths"], dtype=float)
         claim = f"the paper: beyond {BEYOND} steps SGD-CR alone"
@@ -82,12 +77,10 @@ def draw(data: FigureData) -> style.Figure:
             _series(axes, lengths, one, row)
             _counts(below, lengths, one, row)
         if len(lengths):
-            axes.set_xscale("log")
+            plotting.logarithmic_ticks(axes, lengths)
             axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
-            axes.set_xticks(lengths, [f"{int(length)}" for length in lengths])
-            axes.xaxis.set_minor_locator(NullLocator())
         axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
-        axes.set_yticks(np.linspace(0, 1, 5), [f"{share:.0f} %" for share in np.linspace(0, 100, 5)])
+        plotting.shares(axes, np.linspace(0, 1, 5))
         axes.tick_params(labelbottom=True)
         axes.grid(axis="y", color="#DADADA", linewidth=0.7)
         axes.set_axisbelow(True)
@@ -98,7 +91,7 @@ def draw(data: FigureData) -> style.Figure:
     return figure
 
 
-def _series(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
+def _series(axes: plotting.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     label, color, marker, line = LOOKS[ALGORITHMS[row]]
     run = one["seeds"] > 0
     # Side by side: at 0 % two algorithms would otherwise hide each other.
@@ -109,7 +102,7 @@ def _series(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) ->
     axes.plot(x, rate, color=color, marker=marker, linestyle=line, markersize=6, label=label, zorder=3 + row)
 
 
-def _counts(axes: style.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
+def _counts(axes: plotting.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:
     label, color, _, _ = LOOKS[ALGORITHMS[row]]
     axes.set_axis_off()
     axes.set_ylim(len(ALGORITHMS) - 0.5, -0.5)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad import checks
-from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6, style
-from steadygrad.sweep.provenance import commit
+from steadygrad import checks, plotting
+from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6
+from steadygrad.provenance import commit
 
 FIGURES: dict[str, Any] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5, "fig6": fig6}
 """Modules with TITLE, CLAIM, `data()`, which needs no matplotlib, and `draw(data)`."""
@@ -24,14 +24,7 @@ READABLE = 16  # lists of up to so many entries stand in the JSON file as well
 
 
 def reproduce(name: str, directory: Path) -> list[Path]:
-    """Computes a figure of the paper, draws it, and writes both.
-
-    Args:
-        name: "fig2" … "fig6".
-        directory: where the files go; made if it is missing.
-
-    Returns:
-        The paths written: npz, json, png, svg.
+    """Computes a figure of the paper ("fig2" … "fig6"), draws it, writes both, and returns the paths.
 
     >>> reproduce("fig9", Path("nowhere"))
     Traceback (most recent call last):
@@ -39,7 +32,7 @@ def reproduce(name: str, directory: Path) -> list[Path]:
     """
     module = FIGURES[checks.one_of("figure", name, FIGURES)]
     # Before the computing, so that a missing extra costs no time.
-    style.require()
+    plotting.require()
     data = module.data()
     about = {
         "title": module.TITLE,
@@ -51,18 +44,16 @@ def reproduce(name: str, directory: Path) -> list[Path]:
 
 
 def save(
-    name: str, data: FigureData, figure: style.Figure, directory: Path, *, about: Mapping[str, str | None] | None = None
+    name: str,
+    data: FigureData,
+    figure: plotting.Figure,
+    directory: Path,
+    *,
+    about: Mapping[str, str | None] | None = None,
 ) -> list[Path]:
-    """Writes a figure's numbers and pictures.
+    """Writes a figure's numbers and pictures to `directory`, which is made if it is missing, and returns the paths.
 
-    Args:
-        name, directory: the files' common name, and where they go; the folder is made if it is missing.
-        data: arrays by name; scalars go to the JSON file, the others to the npz file (short lists to both).
-        figure: the picture.
-        about: what else the JSON file should say, such as title and claim.
-
-    Returns:
-        The paths written: npz, json, png, svg.
+    Scalars go to the JSON file, with what `about` says, arrays to the npz file, short lists to both.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -77,4 +68,4 @@ def save(
     npz, text = directory / f"{name}.npz", directory / f"{name}.json"
     np.savez_compressed(npz, allow_pickle=False, **arrays)
     text.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    return [npz, text, *style.save(figure, directory / name)]
+    return [npz, text, *plotting.save(figure, directory / name)]

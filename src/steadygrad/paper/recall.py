@@ -15,22 +15,18 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from steadygrad.paper import style
-from steadygrad.sweep.records import SuccessRate
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from steadygrad import plotting
+from steadygrad.success import SuccessRate
 
 TITLE = "Recall of the first token against the delay"
-TENTH = 10
 NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 METHODS = {
-    "omega": "Ω",
+    "omega": "Ω, α = 1",
+    "omega-chosen": "Ω, α chosen for it",
     "none": "nothing added",
     "remember": "forget bias 1",
     "chrono": "chrono, told the delay",
@@ -41,42 +37,32 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Row:
-    """The seeds of one problem, network, delay and method.
-
-    Attributes:
-        success: how many solved it.
-        updates: the median until success; None where no seed succeeded.
-        error: the median share of wrong answers at the end.
-    """
+    """The seeds of one problem, network, delay and method."""
 
     problem: str
     network: str
     delay: int
     method: str
     success: SuccessRate
-    updates: float | None
-    error: float
+    updates: float | None  # the median until success; None where no seed succeeded
+    error: float  # the median share of wrong answers at the end
 
 
 def method(record: Mapping[str, Any]) -> str:
     """Which of METHODS a record was made by.
 
-    >>> method({"length": [200, 200], "algorithm": "sgd-cr", "config": {"init": "chrono", "longest": 20}})
+    >>> method({"length": [200, 200], "algorithm": "sgd-cr", "config": {"init": "chrono", "longest": 20, "alpha": 1}})
     'chrono-tenth-omega'
     >>> method({"length": [200, 200], "algorithm": "sgd-c", "config": {"init": "chrono", "longest": 200}})
     'chrono'
     """
     config, delay = record["config"], record["length"][1]
-    start = config.get("init", "uniform")
-    start = "" if start not in ("remember", "chrono") else start
-    if start == "chrono" and config["longest"] != delay:
-        start = f"chrono-{_share(config['longest'], delay)}"
-    parts = [start, "omega" if record["algorithm"] == "sgd-cr" else ""]
-    return "-".join(part for part in parts if part) or "none"
-
-
-def _share(told: int, delay: int) -> str:
-    return "tenth" if told * TENTH == delay else f"{told}"
+    parts = [config["init"]] if config.get("init") in ("remember", "chrono") else []
+    if parts == ["chrono"] and config["longest"] != delay:
+        parts.append("tenth" if 10 * config["longest"] == delay else f"{config['longest']}")
+    if record["algorithm"] == "sgd-cr":
+        parts += ["omega"] if config.get("alpha", 1.0) == 1.0 else ["omega", "chosen"]
+    return "-".join(parts) or "none"
 
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -104,12 +90,12 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     return made
 
 
-def draw(found: Iterable[Row]) -> Figure:
+def draw(found: Iterable[Row]) -> plotting.Figure:
     """The share of seeds that succeed against the delay, with Ω and without, a panel for each network."""
     found = [row for row in found if row.problem == "recall"]
     names = [name for name in NETWORKS if any(row.network == name for row in found)]
-    with style.look():
-        figure = style.blank(2.3 * len(names) + 0.6, 2.7)
+    with plotting.look():
+        figure = plotting.blank(2.3 * len(names) + 0.6, 2.7)
         panels = np.atleast_1d(figure.subplots(1, len(names), sharex=True, sharey=True))
         for axes, name in zip(panels, names, strict=True):
             _panel(axes, [row for row in found if row.network == name], sorted({row.delay for row in found}))
@@ -120,35 +106,36 @@ def draw(found: Iterable[Row]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, found: list[Row], ticks: list[int]) -> None:
-    from matplotlib.ticker import NullLocator
-
+def _panel(axes: plotting.Axes, found: list[Row], ticks: list[int]) -> None:
+    named: set[tuple[int, float]] = set()  # points that have their numbers already
     for name, label, color, marker, line in (
-        ("omega", "with Ω", style.BLUE, "o", "-"),
-        ("none", "without Ω", style.ORANGE, "D", "--"),
+        ("omega", "with Ω", plotting.BLUE, "o", "-"),
+        ("none", "without Ω", plotting.ORANGE, "D", "--"),
     ):
-        chosen = [row for row in found if row.method == name]
+        by_delay = {row.delay: row for row in found if row.method == name}
+        by_delay |= {row.delay: row for row in found if row.method == f"{name}-chosen"}
+        chosen = [by_delay[delay] for delay in sorted(by_delay)]
         delays = [row.delay for row in chosen]
         rates = [row.success.rate or 0.0 for row in chosen]
         axes.plot(delays, rates, color=color, marker=marker, linestyle=line, label=label, clip_on=False, zorder=3)
         for row in chosen:
-            above = (row.success.rate or 0.0) < 0.5
+            point = row.delay, row.success.rate or 0.0
+            above, gap = point[1] < 0.5, 18 if point in named else 6
+            named.add(point)
             axes.annotate(
                 f"{row.success.solved}/{row.success.seeds}",
-                (row.delay, row.success.rate or 0.0),
-                xytext=(0, 6 if above else -6),
+                point,
+                xytext=(0, gap if above else -gap),
                 textcoords="offset points",
                 ha="center",
                 va="bottom" if above else "top",
                 fontsize=8,
                 color=color,
             )
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.xaxis.set_minor_locator(NullLocator())
+    plotting.logarithmic_ticks(axes, ticks)
     axes.margins(x=0.12)
     axes.set_ylim(0, 1)
-    axes.set_yticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    plotting.shares(axes, (0, 0.5, 1))
     axes.set_xlabel("delay in steps")
     axes.grid(axis="y", color="#DADADA", linewidth=0.7)
     axes.set_axisbelow(True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from steadygrad.paper import PRINTED
+
 Record = Mapping[str, Any]
 
 ALGORITHMS = {"sgd": "SGD", "sgd-c": "SGD+C", "sgd-cr": "SGD+CR"}
@@ -51,34 +53,10 @@ class PaperTable:
     blocks: tuple[Printed, ...]
 
 
-MUSIC = PaperTable(
-    name="table1",
-    title="Polyphonic music (Table 1)",
-    figures="negative log-likelihood per time step",
-    claim=(
-        "SGD-CR improves on the state of the art for RNNs on all the polyphonic music prediction tasks except MuseData, "
-        "where it is equal to it; clipping improves both the training and the test error in general (section 4.2)."
-    ),
-    blocks=(
-        Printed("Piano-midi.de", "piano-midi", None, train=(6.87, 6.81, 7.01), test=(7.56, 7.53, 7.46)),
-        Printed("Nottingham", "nottingham", None, train=(3.67, 3.21, 3.24), test=(3.80, 3.48, 3.46)),
-        Printed("MuseData", "musedata", None, train=(8.25, 6.54, 6.51), test=(7.11, 7.00, 6.99)),
-    ),
-)
-CHARACTERS = PaperTable(
-    name="table2",
-    title="Penn Treebank characters (Table 2)",
-    figures="bits per character",
-    claim=(
-        "To predict the fifth character ahead, long-term correlations are more important than short-term ones, and the "
-        "regularization term should be more helpful (section 4.2)."
-    ),
-    blocks=(
-        Printed("1 step", "ptb", 1, train=(1.46, 1.34, 1.36), test=(1.50, 1.42, 1.41)),
-        Printed("5 steps", "ptb", 5, train=(None, 3.76, 3.70), test=(None, 3.89, 3.74)),
-    ),
-)
-TABLES: dict[str, PaperTable] = {table.name: table for table in (MUSIC, CHARACTERS)}
+TABLES = {
+    name: PaperTable(name, **{**PRINTED[name], "blocks": tuple(Printed(**block) for block in PRINTED[name]["blocks"])})
+    for name in ("table1", "table2")
+}
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,10 @@ from statistics import median
 from typing import Any
 
 from steadygrad.experiments.config import TASKS, Config
-from steadygrad.sweep.records import SuccessRate
+from steadygrad.paper import PRINTED
+from steadygrad.success import SuccessRate
 
-CLAIMS = {
-    "temporal-order": "100 % with one model for 50–200; generalises up to 400 steps",
-    "temporal-order-3bit": "100 % with one model for 50–200; generalises to new lengths",
-    "addition": "100 % with one model for 50–200; under 1 % up to 400 steps",
-    "multiplication": "as addition: “very similar results”",
-    "random-permutation": "1 of 8 trials, one model for 50–200",
-    "memorization-5bit": "100 %, a model for each of 50, 100, 150, 200",
-    "memorization-20bit": "100 %, a model for each of 50, 100, 150, 200",
-}
+CLAIMS: dict[str, str] = PRINTED["tasks"]
 """What the paper says of each task with SGD-CR."""
 
 WITHOUT = {"sgd-cr": "", "sgd-c": " without Ω", "sgd-r": " without clipping", "sgd": " without Ω and clipping"}
@@ -52,24 +45,12 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The preset, and what is left out of it.
-
-        >>> Row("addition", (50, 200), "steady", "sgd-c", SuccessRate(0, 5), None, None).label
-        'steady without Ω'
-        """
+        """The preset, and what is left out of it: 'steady without Ω'."""
         return self.preset + WITHOUT[self.algorithm]
 
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The rows of the table, in the paper's order of tasks; records of data sets are left out.
-
-    >>> result = {"solved": True, "updates": 9000, "seconds": 90.0}
-    >>> one = {"problem": "addition", "length": [50, 200], "preset": "steady", "algorithm": "sgd-cr", "result": result,
-    ...        "generalisation": {"400": 0.004}}
-    >>> row = rows([one])[0]
-    >>> str(row.success), row.minutes, row.errors
-    ('1/1', 1.5, {400: [0.004]})
-    """
+    """The rows of the table, in the paper's order of tasks; records of data sets are left out."""
     groups: dict[Key, list[Mapping[str, Any]]] = {}
     for record in records:
         if "length" in record:

@@ -1,4 +1,4 @@
-"""How runs learned: the curves of one run against updates, or those of all runs of a sweep."""
+"""How runs learned: the curves of one run against updates, those of all runs of a sweep, and a run's snapshots."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from steadygrad import plotting, storage
+from steadygrad.analysis.history import History, history
 from steadygrad.experiments import files
-from steadygrad.paper import style
 
-COLORS = {"sgd": style.GREY, "sgd-c": style.ORANGE, "sgd-r": style.PURPLE, "sgd-cr": style.BLUE}
+COLORS = {"sgd": plotting.GREY, "sgd-c": plotting.ORANGE, "sgd-r": plotting.PURPLE, "sgd-cr": plotting.BLUE}
 PANELS = {
     "error": ("sequences answered wrong", "linear"),
     "valid": ("score (train and validation)", "linear"),
@@ -23,9 +24,9 @@ PANELS = {
 }
 """Of `error` and `valid` a run has one."""
 BESIDE = {
-    "gradient_norm": ("gradient_norm_max", "largest", style.VERMILLION),
-    "horizon": ("high", "longest length", style.GREY),
-    "valid": ("train", "train", style.GREY),
+    "gradient_norm": ("gradient_norm_max", "largest", plotting.VERMILLION),
+    "horizon": ("high", "longest length", plotting.GREY),
+    "valid": ("train", "train", plotting.GREY),
 }
 """A second curve in a panel: its column, its label, its colour."""
 ACROSS = 3
@@ -34,24 +35,31 @@ FEW = 20
 
 def metrics(directory: Path) -> dict[str, Any]:
     """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured."""
-    lines = files.read_lines(Path(directory) / files.METRICS)
+    lines = storage.read_lines(Path(directory) / files.METRICS)
     names = [name for name in (lines[0] if lines else {"updates": 0}) if name != "errors"]
     # None becomes NaN
     return {name: np.array([line.get(name) for line in lines], dtype=float) for name in names}
 
 
-def draw_run(seen: Mapping[str, Any], score: str = "") -> style.Figure:
+def gradients(directory: Path) -> History:
+    """The snapshots of a run's flow.jsonl, and the horizon of every check."""
+    snapshots = files.read_snapshots(Path(directory))
+    checks = storage.read_lines(Path(directory) / files.METRICS)
+    return history(snapshots, [(line["updates"], line["horizon"]) for line in checks])
+
+
+def draw_run(seen: Mapping[str, Any], score: str = "") -> plotting.Figure:
     """Six panels of one run: `seen` is of `metrics`, `score` what a data set's `train` and `valid` are measured in."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    with style.look():
-        figure = style.blank(7.4, 4.2)
+    with plotting.look():
+        figure = plotting.blank(7.4, 4.2)
         panels = figure.subplots(2, ACROSS, sharex=True)
         measured = [name for name in PANELS if name in seen]
         for axes, name in zip(panels.flat, measured, strict=True):
             title, scale = PANELS[name]
             shown = _drawable(seen[name], scale)
-            _line(axes, seen["updates"], shown, style.BLUE, "validation" if name == "valid" else "")
+            _line(axes, seen["updates"], shown, plotting.BLUE, "validation" if name == "valid" else "")
             axes.set_title(score if name == "valid" and score else title)
             beside, label, color = BESIDE.get(name, ("", "", ""))
             if beside in seen:
@@ -66,20 +74,20 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> style.Figure:
             if name == "error":
                 _share(axes)
             if name == "spectral_radius":
-                axes.axhline(1.0, color=style.BLACK, linewidth=0.8)
+                axes.axhline(1.0, color=plotting.BLACK, linewidth=0.8)
             _updates(axes)
         for axes in panels[1]:
             axes.set_xlabel("updates")
     return figure
 
 
-def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> style.Figure:
+def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> plotting.Figure:
     """The error, or the validation, of every run against updates; `runs` are (title of its panel, algorithm, `metrics`)."""
     titles = list(dict.fromkeys(title for title, _, _ in runs))
     across = min(ACROSS, len(titles))
     down = -(-len(titles) // across)
-    with style.look():
-        figure = style.blank(7.4 if across > 1 else 5.0, 0.5 + 2.0 * down)
+    with plotting.look():
+        figure = plotting.blank(7.4 if across > 1 else 5.0, 0.5 + 2.0 * down)
         panels = figure.subplots(down, across, squeeze=False)
         for axes in panels.flat[len(titles) :]:
             axes.set_axis_off()
@@ -103,7 +111,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> style.Figu
     return figure
 
 
-def _line(axes: style.Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
+def _line(axes: plotting.Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
     known = y == y  # not NaN: validation comes once an epoch, other lines more often
     # A point of its own each while they are few: a line through one point is not seen.
     marker = "o" if 0 < known.sum() <= FEW and not known.all() else ""
@@ -114,11 +122,11 @@ def _drawable(values: Any, scale: str) -> Any:
     return np.where(values > 0, values, np.nan) if scale == "log" else values
 
 
-def _share(axes: style.Axes) -> None:
+def _share(axes: plotting.Axes) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25 %", "50 %", "75 %", "100 %"])
 
 
-def _updates(axes: style.Axes) -> None:
+def _updates(axes: plotting.Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
     axes.locator_params(axis="x", nbins=4)

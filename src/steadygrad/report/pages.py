@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad import __version__
+from steadygrad import __version__, storage
+from steadygrad.analysis import history
 from steadygrad.experiments import Config, Result, files
 from steadygrad.experiments.problem import title
-from steadygrad.paper import fig7
+from steadygrad.paper import comparison, fig7
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.paper.tasks_table import CLAIMS
-from steadygrad.report import curves, flow, tables
-from steadygrad.report.page import Page, Table
+from steadygrad.report import curves, tables
+from steadygrad.report.page import Page
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
+from steadygrad.table import Table
+from steadygrad.wording import minutes, percent, span
 
 Record = Mapping[str, Any]
 NO_RESULT = "Still running, or interrupted: there is no result yet."
@@ -48,13 +51,13 @@ def of_run(directory: Path) -> Page:
         score = "error" if config.form == "drawn" else f"score ({unit})"
         page.figure(curves.draw_run(seen, unit), f"{score}, loss, gradient norm, Ω, ρ and horizon against updates")
     if _holds(directory / files.FLOW):
-        gradients = flow.read(directory)
+        gradients = curves.gradients(directory)
         page.heading("What its gradients did")
         caption = "White: the error keeps its norm on the way back. Blue: it vanishes. Red: it explodes."
-        page.figure(flow.draw_norms(gradients), "norm of the error by lag and training time", caption)
+        page.figure(history.draw_norms(gradients), "norm of the error by lag and training time", caption)
         if np.isfinite(gradients.eigenvalues).any():
             alt = "eigenvalues of the recurrent weights in the complex plane, by training time"
-            page.figure(flow.draw_spectrum(gradients), alt)
+            page.figure(history.draw_spectrum(gradients), alt)
     page.heading("Settings")
     page.table(Table(["setting", "value"], [[key, str(value)] for key, value in config.as_dict().items()], text=2))
     version = (read(directory / files.RESULT) or {}).get("version", __version__)
@@ -120,6 +123,16 @@ def of_tasks(records: Sequence[Record], command: str) -> Page:
     return _every_run(page, records)
 
 
+def of_comparison(records: Sequence[Record], command: str) -> Page:
+    """The page of the comparison of methods."""
+    page = Page(comparison.TITLE, f"{sum(map(_solved, records))} of {len(records)} runs solved their task.")
+    page.text(f"The paper: {comparison.CLAIM}")
+    page.command("Made by", command)
+    page.figure(comparison.draw(comparison.rows(records)), "share of seeds that solve each problem, by method")
+    page.table(tables.comparison(records))
+    return _every_run(page, records)
+
+
 def of_table(table: PaperTable, records: Sequence[Record], command: str) -> Page:
     """The page of Table 1 or 2."""
     page = Page(table.title, f"Figures are {table.figures}; lower is better.")
@@ -165,7 +178,7 @@ def _every_run(page: Page, records: Sequence[Record]) -> Page:
 def _what(config: Config) -> str:
     """The lengths, or how far ahead a text is predicted; of music nothing."""
     if config.form == "drawn":
-        return tables.span(config.length)
+        return span(config.length)
     return f"{config.ahead} ahead" if config.is_text else ""
 
 
@@ -175,8 +188,8 @@ def _verdict(result: Result) -> str:
         scores = ", ".join(f"{name} {getattr(result, name):.3f}" for name in splits)
         how = f"after {result.epochs} epochs ({result.seconds / 60:.1f} minutes): {result.reason}"
         return f"{scores or 'No score'}, best at epoch {result.best_epoch}; ended {how}."
-    how = f"after {result.updates:,} updates ({tables.minutes(result.seconds)} minutes)"
-    wrong = f"best weights: {tables.percent(result.error or 0.0)} wrong"
+    how = f"after {result.updates:,} updates ({minutes(result.seconds)} minutes)"
+    wrong = f"best weights: {percent(result.error or 0.0)} wrong"
     return f"Solved {how}; {wrong}." if result.solved else f"Not solved ({result.reason}) {how}; {wrong}."
 
 
@@ -213,7 +226,7 @@ def _unfinished(page: Page, directory: Path, names: Sequence[str], links: Mappin
         if (folder / FAILURE).is_file():
             continue
         state = "running, or its worker was killed" if (folder / STARTS).is_file() else "waiting"
-        lines = files.read_lines(folder / files.METRICS) if _holds(folder / files.METRICS) else []
+        lines = storage.read_lines(folder / files.METRICS) if _holds(folder / files.METRICS) else []
         rows.append([name, state, f"{lines[-1]['updates']:,}" if lines else tables.NOTHING])
     if rows:
         page.heading("Not finished yet")

@@ -13,35 +13,35 @@ import re
 from pathlib import Path
 from typing import Any
 
+from steadygrad.paper import comparison
 from steadygrad.paper import recall as study
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
-from steadygrad.report.page import Table
+from steadygrad.table import Table
+from steadygrad.wording import percent, span
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LONGEST, BEYOND = 200, 400  # the longest sequences of the paper's tasks, and those to which its models generalise
+TANH = ("fig7", "tanh")  # the settings whose network is the paper's own
 SUCCESS, SEEDS = 0.01, 3  # what the longest sequences must reach: so few wrong, in so many seeds and in all there are
 
 
 def filled(page: str, folder: Path) -> str:
-    """`page` with its parts made anew.
-
-    >>> filled("a\\n<!-- generated: bench -->\\nold\\n<!-- end -->\\n", Path("nowhere"))
-    'a\\n<!-- generated: bench -->\\nNot measured yet: `make bench`\\n<!-- end -->\\n'
-    """
-    parts = {"bench": results.speed, "tasks": tasks, "tanh": tanh, "longest": longest, "recall": recall}
-    return BLOCK.sub(lambda found: found[1] + parts[found[2]](folder) + found[3], page)
+    """`page` with its parts made anew."""
+    return BLOCK.sub(lambda found: found[1] + _part(found[2], folder) + found[3], page)
 
 
-def tasks(folder: Path) -> str:
-    """A line for each task under `steady`: solved with Ω and without, the updates, the error at 400 steps.
+def _part(name: str, folder: Path) -> str:
+    if name == "bench":
+        return results.speed(folder)
+    table, command = PARTS[name]
+    made = table(folder)
+    return made.markdown() + "\n" if made.rows else results.not_run(command)
 
-    >>> tasks(Path("nowhere"))
-    'Not run yet: `steadygrad reproduce tasks --budget hours --records results`\\n'
-    """
+
+def tasks(folder: Path) -> Table:
+    """A line for each task under `steady`: solved with Ω and without, the updates, the error at 400 steps."""
     found = [row for row in rows(results.records(folder, "tasks")) if row.preset == "steady"]
-    if not found:
-        return results.not_run("reproduce tasks --budget hours")
     body = []
     for row in found:
         if row.algorithm != "sgd-cr" or row.length[1] != LONGEST:
@@ -49,68 +49,60 @@ def tasks(folder: Path) -> str:
         other = (row.problem, row.length, "sgd-c")
         same = (each for each in found if (each.problem, each.length, each.algorithm) == other)
         without = next((str(each.success) for each in same), tables.NOTHING)
-        updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
         error = tables.median_error(row.errors.get(BEYOND))
-        body.append([row.problem, tables.span(row.length), str(row.success), without, updates, error])
-    header = ["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"]
-    return Table(header, body, text=2).markdown() + "\n"
+        body.append([row.problem, span(row.length), str(row.success), without, _updates(row), error])
+    return Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2)
 
 
-def tanh(folder: Path) -> str:
-    """Temporal order by the paper's network under `fig7`: the seeds that solve it with Ω and without, and how far it reaches.
-
-    >>> tanh(Path("nowhere"))
-    'Not run yet: `steadygrad sweep --problem temporal-order --length 50:200 --preset fig7 --records results`\\n'
-    """
-    found = [row for row in rows(results.records(folder, "tasks")) if row.preset == "fig7"]
-    if not found:
-        return results.not_run("sweep --problem temporal-order --length 50:200 --preset fig7")
+def tanh(folder: Path) -> Table:
+    """Temporal order by the paper's network: the seeds that solve it with Ω, without, and without clipping; its reach."""
+    methods = {"sgd-cr": "clipping and Ω", "sgd-c": "clipping alone", "sgd-r": "Ω alone"}
     body = []
-    for row in found:
-        updates = f"none in {row.limit:,}" if row.updates is None else f"{row.updates:,.0f}"
-        errors = [tables.median_error(row.errors.get(length)) for length in (250, BEYOND)]
-        body.append(
-            ["clipping and Ω" if row.algorithm == "sgd-cr" else "clipping alone", str(row.success), updates, *errors]
-        )
-    return Table(["", "solved", "updates", "error at 250", f"error at {BEYOND}"], body).markdown() + "\n"
+    for row in rows(results.records(folder, "tasks")):
+        if row.preset in TANH and row.algorithm in methods:
+            errors = [tables.median_error(row.errors.get(length)) for length in (BEYOND, 5000)]
+            none = f"none in {row.limit:,}"
+            body.append([f"`{row.preset}`", methods[row.algorithm], str(row.success), _updates(row, none), *errors])
+    return Table(["settings", "", "solved", "updates", f"error at {BEYOND}", "error at 5,000"], body, text=2)
 
 
-def longest(folder: Path) -> str:
-    """A line for each task: the longest sequences that every seed of a model trained on them solved.
-
-    >>> longest(Path("nowhere"))
-    'Not run yet: `steadygrad sweep longest --out runs/longest --records results`\\n'
-    """
+def longest(folder: Path) -> Table:
+    """A line for each task: the longest sequences that every seed of a model trained on them solved."""
     found = [row for row in rows(results.records(folder, "longest")) if _is_solved_at_its_longest(row)]
-    if not found:
-        return results.not_run("sweep longest --out runs/longest")
     body = []
     for task in dict.fromkeys(row.problem for row in found):
         row = max((each for each in found if each.problem == task), key=lambda each: each.length[1])
-        worst = tables.percent(max(row.errors[row.length[1]]))
-        updates = tables.NOTHING if row.updates is None else f"{row.updates:,.0f}"
-        body.append([task, tables.span(row.length), f"{row.length[1]:,}", str(row.success), updates, worst])
+        worst = percent(max(row.errors[row.length[1]]))
+        body.append([task, span(row.length), f"{row.length[1]:,}", str(row.success), _updates(row), worst])
     header = ["task", "trained on steps", "longest solved", "seeds", "updates", "worst error there"]
-    return Table(header, body, text=2).markdown() + "\n"
+    return Table(header, body, text=2)
 
 
-def recall(folder: Path) -> str:
-    """A line for each network and delay: the seeds that recall the first token, by each method, and the updates it takes.
+def recall(folder: Path) -> Table:
+    """A line for each network and delay: the seeds that recall the first token, by each method, and the updates it takes."""
+    table = tables.recall([record for record in results.records(folder, "recall") if record["problem"] == "recall"])
+    return Table(table.header[1:], [row[1:] for row in table.rows], text=1)
 
-    >>> recall(Path("nowhere"))
-    'Not run yet: `steadygrad sweep recall --budget hours --out runs/recall --records results`\\n'
-    """
-    records = [record for record in results.records(folder, "recall") if record["problem"] == "recall"]
-    if not records:
-        return results.not_run("sweep recall --budget hours --out runs/recall")
-    table = tables.recall(records)
-    return Table(table.header[1:], [row[1:] for row in table.rows], text=1).markdown() + "\n"
+
+# By name: what makes the table, and the command that makes its records.
+PARTS = {
+    "tasks": (tasks, "reproduce tasks --budget hours"),
+    "tanh": (tanh, "sweep --problem temporal-order --length 50:200 --preset tanh"),
+    "longest": (longest, "sweep longest --out runs/longest"),
+    "recall": (recall, "sweep recall --budget hours --out runs/recall"),
+}
+
+
+def _updates(row: Row, none: str = tables.NOTHING) -> str:
+    return none if row.updates is None else f"{row.updates:,.0f}"
 
 
 def pictures(folder: Path) -> dict[str, Any]:
-    """The figures of README that are made of records, by file name."""
+    """The figures of README and RESULTS.md that are made of records, by file name."""
     found = study.rows(results.records(folder, "recall"))
-    return {"recall.png": study.draw(found)} if found else {}
+    compared = comparison.rows(results.records(folder, "comparison"))
+    made = {"recall.png": study.draw(found)} if found else {}
+    return {**made, **({"comparison.png": comparison.draw(compared)} if compared else {})}
 
 
 def _is_solved_at_its_longest(row: Row) -> bool:

@@ -1,14 +1,13 @@
-"""RESULTS.md, made of the records in results/ and of nothing else.
+"""RESULTS.md, made of the records in results/ and of results.md, which has the text around their tables.
 
-    results/fig7.jsonl       Fig. 7
-    results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
-    results/table1.jsonl     music
-    results/table2.jsonl     Penn Treebank characters
-    results/longest.jsonl    past the paper
-    results/recall.jsonl     Ω for gated cells; results/gated_text.jsonl on real text
-    results/bench.json       the speed of a training step
-
-The page can be made again at any time; `stale` says whether it would come out otherwise.
+results/fig7.jsonl       Fig. 7
+results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
+results/table1.jsonl     music
+results/table2.jsonl     Penn Treebank characters
+results/longest.jsonl    past the paper
+results/recall.jsonl     Ω for gated cells; results/gated_text.jsonl and results/digits.jsonl on real data
+results/comparison.jsonl the earlier solutions; results/tuning.jsonl: how their settings were chosen
+results/bench.json       the speed of a training step
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
-from steadygrad.paper import fig7
-from steadygrad.paper.tables import TABLES
+from steadygrad.paper import comparison, fig7
+from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import tables
-from steadygrad.report.page import Table
 from steadygrad.sweep.records import read_records
+from steadygrad.table import Table
 
 OURS = "steadygrad with Ω"
 COMPARED = {
@@ -103,85 +103,72 @@ def _training(record: Record) -> list[str]:
 
 
 COMMAND = "make results"
-HEADER = f"""<!-- Made by `{COMMAND}` from the records in results/. Do not edit: change the records, or the code. -->
-
-# Results
-
-Every number on this page comes from a record in [results/](results/): one line for each run, with its settings, seed,
-commit and machine. A run counts as solved when at most 1 % of 10,000 fresh sequences are answered wrong (regression:
-an absolute error below 0.04), as in the supplement of Pascanu, Mikolov & Bengio 2013. `k/n` are seeds that solved it;
-updates and minutes are medians over them, until the first success, on one core; errors beyond the training lengths are
-medians over them too, of the best weights of the whole run.
-"""
 FIG7 = (
     "**Settings `{}`.** Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with "
     "Wilson's 95 % interval. All runs: {}."
-)
-TASKS = (
-    "`paper` are the settings of the supplement, `steady` this library's own; both are SGD-CR, clipping and Ω. The "
-    "rows below them leave Ω, clipping, or both out of `steady` and change nothing else. `fig7` is the paper's tanh "
-    "network from N(0, 0.1), with momentum and lengths that grow from 50: there Ω decides. Errors are those of the "
-    "seeds that solved the task, at lengths none of them was trained on.\n\n"
-    "How `steady` gets there: rectified units in place of the paper's tanh, W_rec the identity at first, lengths that "
-    "grow as the loss falls, Adam; and it trains on after the first success, tests the mean of the weights over the "
-    "last 500 updates, and keeps the mean that errs least at twice the longest length (on sequences of its own, not "
-    "those of the table). Memorization has a model for each number of blank steps, which begins as a cycle that "
-    "carries its state on by one unit in every step, and stops at the first success."
 )
 PRINTED = (
     "Figures are {}, lower is better, each beside the paper's. `paper` are the settings of the "
     "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
     "one that was best on validation (in brackets, the range of all); the test split is read once, at the end."
 )
-LONGEST = (
-    "`steady`, on lengths from 50 to the longest (memorization: on that number of blank steps alone). It begins from "
-    "`hold` (W_rec the identity, inputs above 0), its rate falls as the lengths grow, gradients are clipped to a small "
-    "norm, and α is smaller for sums and products. It stops once no more are wrong than may be; that is over all "
-    "lengths, so the longest alone may err more often. Memorization is as in the table of the tasks."
-)
-RECALL = (
-    "Not in the paper: Ω for GRU and LSTM. 50 units, Adam 0.001, clipping at norm 1, batches of 20, at most 5,000 "
-    "updates, torch's own initial weights unless a column says otherwise; Ω has α = 1, chosen on seed 101 of 0.1, 1, 4 "
-    "and 10. In brackets, the updates until success (median), or what is wrong in the end where no seed succeeds. "
-    "Recall: the first of 8 tokens after so many others; chance is 87.5 % wrong. *Chrono* sets the gates' biases for a "
-    "memory as long as it is told (Tallec & Ollivier 2018)."
+COMPARISON = (
+    "Each method beside the paper's: seeds that solve it, updates and minutes until then (medians), and how many steps "
+    "back the error came at the last test. All begin from the settings `fig7` (the paper's tanh network, momentum, lengths "
+    "that grow from 50) and have the same seconds of one core for each run. Each has the best of eight trials over two "
+    "settings of its own, on temporal order at 50 steps and seed 101 (results/tuning.jsonl).\n\n"
+    "![Seeds that solve each problem, by method](docs/comparison.png)"
 )
 GATED_TEXT = (
     "On real text, the fifth character ahead in the Penn Treebank, in bits, Ω with the same α, fixed beforehand: it does "
     "not help here."
 )
-SPEED = (
-    "One training step, forward and backward with all weight gradients; in brackets, how many times as long it takes."
+DIGITS = (
+    "Handwritten digits of 8 × 8 pixels, read pixel by pixel (64 steps), row by row or in one fixed random order; 50 "
+    "units. α was chosen of 0.1, 1, 4 and 10 by the validation set, on seeds 101 to 103. In brackets, the range over seeds."
 )
 Record = dict[str, Any]
 
 
 def render(folder: Path) -> str:
     """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
-    seven, tasks, longest = records(folder, "fig7"), records(folder, "tasks", "ablation"), records(folder, "longest")
-    parts = [HEADER, "## Success against sequence length (Fig. 7)\n", f"The paper: {fig7.CLAIM}\n"]
-    parts += [] if seven else [not_run("reproduce fig7 --budget hours")]
-    for preset in sorted({record["preset"] for record in seven}):
-        mine = [record for record in seven if record["preset"] == preset]
-        parts += _made(mine, FIG7.format(preset, tables.common(mine)), tables.success_by_length(mine))
-    parts.append("## The tasks, one model for all lengths\n")
-    parts += _made(tasks, TASKS, tables.tasks(tasks)) if tasks else [not_run("reproduce tasks --budget hours")]
-    for name, table in TABLES.items():
-        mine = records(folder, name)
-        parts += [f"## {table.title}\n", f"The paper: {table.claim}\n"]
-        said = "\n".join(f"- {each}" for each in (*tables.sentences(table, mine), *tables.failures(mine)))
-        shown = (tables.figures(table, mine), said, "What it took:", tables.runs(table, mine))
-        missing = [not_run(f"reproduce {name} --budget hours")]
-        parts += _made(mine, PRINTED.format(table.figures), *shown) if mine else missing
-    parts.append("## Past the paper: the longest sequences\n")
-    missing = [not_run("sweep longest --out runs/longest")]
-    parts += _made(longest, LONGEST, tables.longest(longest)) if longest else missing
-    parts.append("## Past the paper: Ω for GRU and LSTM\n")
-    recall, missing = records(folder, "recall"), [not_run("sweep recall --budget hours --out runs/recall")]
-    parts += _made(recall, RECALL, tables.recall(recall)) if recall else missing
-    if text := records(folder, "gated_text"):
-        parts += _made(text, GATED_TEXT, tables.gated_text(text))
-    return "\n".join([*parts, "## Speed\n", f"{SPEED}\n", speed(folder)])
+    page = Template((Path(__file__).parent / "results.md").read_text(encoding="utf-8"))
+    tasks, longest = records(folder, "tasks", "ablation"), records(folder, "longest")
+    recall, text = records(folder, "recall"), records(folder, "gated_text")
+    compared, pixels = records(folder, "comparison"), records(folder, "digits")
+    gated = [
+        _made(recall, tables.recall(recall)) or not_run("sweep recall --budget hours --out runs/recall"),
+        _made(text, GATED_TEXT, tables.gated_text(text)),
+        _made(pixels, DIGITS, tables.digits(pixels)),
+    ]
+    return page.substitute(
+        claim=fig7.CLAIM,
+        fig7=_by_length(records(folder, "fig7")),
+        tasks=_made(tasks, tables.tasks(tasks)) or not_run("reproduce tasks --budget hours"),
+        **{name: _printed(table, records(folder, name)) for name, table in TABLES.items()},
+        longest=_made(longest, tables.longest(longest)) or not_run("sweep longest --out runs/longest"),
+        recall="\n".join(filter(None, gated)),
+        compared=comparison.CLAIM,
+        comparison=_made(compared, COMPARISON, tables.comparison(compared))
+        or not_run("reproduce comparison --budget hours --out runs/comparison"),
+        speed=speed(folder).removesuffix("\n"),
+    )
+
+
+def _by_length(found: Sequence[Record]) -> str:
+    by_preset = [[r for r in found if r["preset"] == name] for name in sorted({record["preset"] for record in found})]
+    made = [
+        _made(mine, FIG7.format(mine[0]["preset"], tables.common(mine)), tables.success_by_length(mine))
+        for mine in by_preset
+    ]
+    return "\n".join(made) or not_run("reproduce fig7 --budget hours")
+
+
+def _printed(table: PaperTable, found: Sequence[Record]) -> str:
+    said = "\n".join(f"- {each}" for each in (*tables.sentences(table, found), *tables.failures(found)))
+    parts = (tables.figures(table, found), said, "What it took:", tables.runs(table, found))
+    made = _made(found, PRINTED.format(table.figures), *parts) or not_run(f"reproduce {table.name} --budget hours")
+    return f"## {table.title}\n\nThe paper: {table.claim}\n\n{made}"
 
 
 def stale(folder: Path, page: Path) -> bool:
@@ -200,8 +187,10 @@ def records(folder: Path, *grids: str) -> list[Record]:
     return [record for path in paths if path.is_file() for record in read_records(path)]
 
 
-def _made(records: Sequence[Record], *parts: str | Table) -> list[str]:
-    """The parts of a section, and where its numbers come from in small print."""
+def _made(records: Sequence[Record], *parts: str | Table) -> str:
+    """The parts of a section, and where its numbers come from in small print; nothing without records."""
+    if not records:
+        return ""
 
     def each(values: Any) -> str:
         return ", ".join(sorted({str(value) for value in values if value}))
@@ -215,4 +204,4 @@ def _made(records: Sequence[Record], *parts: str | Table) -> list[str]:
     commit = each(record["commit"] for record in records) or "unknown"
     facts = f"{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}"
     source = f"<sub>{facts}. Made by `{commands}`.</sub>"
-    return [f"{part.markdown() if isinstance(part, Table) else part}\n" for part in (*parts, source)]
+    return "\n".join(f"{part.markdown() if isinstance(part, Table) else part}\n" for part in (*parts, source))

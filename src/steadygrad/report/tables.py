@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from steadygrad.experiments.problem import title
+from steadygrad.paper import comparison as methods
 from steadygrad.paper import fig7
 from steadygrad.paper import recall as study
 from steadygrad.paper import tables as printed
 from steadygrad.paper.tables import ALGORITHMS, FOLDS, TOLD_APART, Found, PaperTable, Record
 from steadygrad.paper.tasks_table import CLAIMS, Row, rows
-from steadygrad.report.page import Table
+from steadygrad.table import Table
+from steadygrad.wording import minutes, percent, span
 
 NOTHING = "–"
 
@@ -72,6 +74,20 @@ def recall(records: Sequence[Record]) -> Table:
     return Table(["problem", "network", "steps", *(study.METHODS[name] for name in columns)], body, text=2)
 
 
+def comparison(records: Sequence[Record]) -> Table:
+    """Every method on every problem: seeds that solved it, updates, minutes, horizon; or what is wrong in the end."""
+    found = methods.rows(records)
+    across = methods.columns(found)
+    lines: dict[str, dict[tuple[str, int], str]] = {}
+    for row in found:
+        took = f"{percent(row.error)} wrong"
+        if row.updates is not None and row.minutes is not None:
+            took = f"{row.updates:,.0f} in {minutes(60 * row.minutes)} min"
+        lines.setdefault(row.method, {})[row.problem, row.length] = f"{row.success}, {took}, {row.horizon:.0f} back"
+    body = [[methods.METHODS[name].label, *(by.get(at, NOTHING) for at in across)] for name, by in lines.items()]
+    return Table(["method", *(f"{problem}, {length}" for problem, length in across)], body, text=1)
+
+
 def gated_text(records: Sequence[Record]) -> Table:
     """Each run of a gated network on text: with Ω or without, epochs, training and test cost."""
     body = []
@@ -82,6 +98,25 @@ def gated_text(records: Sequence[Record]) -> Table:
         costs = (f"{result[part]:.3f}" for part in ("train", "test"))
         body.append([name, omega, f"{record['seed']}", f"{result['epochs']}", *costs])
     return Table(["network", "Ω", "seed", "epochs", "train", "test"], body, text=2)
+
+
+def digits(records: Sequence[Record]) -> Table:
+    """Handwritten digits: for each order of the pixels and network, the share of the test set that is wrong, by α."""
+    found: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for record in records:
+        config = record["config"]
+        by_alpha = found.setdefault((record["problem"], study.NETWORKS[config["network"]]), {})
+        by_alpha.setdefault(config["alpha"], []).append(record["result"]["test"])
+
+    def shares(values: Sequence[float]) -> str:
+        return f"{percent(mean(values))} ({percent(min(values))} to {percent(max(values))})"
+
+    body = [
+        [problem, network, f"{alpha:g}" if alpha else "without Ω", f"{len(values)}", shares(values)]
+        for (problem, network), by_alpha in found.items()
+        for alpha, values in sorted(by_alpha.items())
+    ]
+    return Table(["data", "network", "α", "seeds", "wrong in the test set"], body, text=3)
 
 
 def cells(records: Sequence[Record]) -> Table:
@@ -135,39 +170,9 @@ def common(records: Sequence[Record]) -> str:
     )
 
 
-def percent(share: float) -> str:
-    """A share of 10,000 sequences, with as many digits as that gives.
-
-    >>> percent(0.0003), percent(0.758), percent(0.0)
-    ('0.03 %', '75.8 %', '0 %')
-    """
-    if share == 0:
-        return "0 %"
-    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
-
-
-def minutes(seconds: float) -> str:
-    """Seconds as minutes, to two digits.
-
-    >>> minutes(4), minutes(90), minutes(1234)
-    ('0.067', '1.5', '21')
-    """
-    return f"{seconds / 60:.2g}" if seconds < 600 else f"{seconds / 60:,.0f}"
-
-
 def median_error(errors: Sequence[float] | None) -> str:
     """The median of some shares, if there are any."""
     return percent(median(errors)) if errors else NOTHING
-
-
-def span(length: Sequence[int]) -> str:
-    """A range of lengths.
-
-    >>> span((50, 200)), span((50, 50))
-    ('50–200', '50')
-    """
-    low, high = length
-    return f"{low}" if low == high else f"{low}–{high}"
 
 
 def _what(row: Row) -> list[str]:

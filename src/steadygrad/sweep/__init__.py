@@ -8,6 +8,8 @@
 `run(grid, directory)` runs what is not finished yet, `collect(directory)` gives the records.
 """
 
+from steadygrad.success import SuccessRate as SuccessRate
+from steadygrad.success import wilson as wilson
 from steadygrad.sweep.cell import Outcome as Outcome
 from steadygrad.sweep.cluster import ClusterError as ClusterError
 from steadygrad.sweep.cluster import Dask as Dask
@@ -17,9 +19,7 @@ from steadygrad.sweep.grid import Grid as Grid
 from steadygrad.sweep.local import Local as Local
 from steadygrad.sweep.named import GRIDS as GRIDS
 from steadygrad.sweep.named import get as get
-from steadygrad.sweep.records import SuccessRate as SuccessRate
 from steadygrad.sweep.records import collect as collect
 from steadygrad.sweep.records import read_records as read_records
-from steadygrad.sweep.records import wilson as wilson
 from steadygrad.sweep.records import write_records as write_records
 from steadygrad.sweep.runner import run as run

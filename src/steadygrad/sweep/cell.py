@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from steadygrad import experiments
+from steadygrad import experiments, provenance, storage
 from steadygrad.experiments import Config, Result, files
-from steadygrad.experiments.files import read_json as read
-from steadygrad.experiments.files import write_json as write
-from steadygrad.sweep import provenance
+from steadygrad.storage import read_json as read
+from steadygrad.storage import write_json as write
 from steadygrad.sweep.grid import Cell
+from steadygrad.wording import duration
 
 DEATHS = 3  # starts without an end after which a cell is given up: the first one, and two more
 PATIENCE = 5.0
@@ -50,13 +50,7 @@ class Outcome:
 
     @classmethod
     def of(cls, cell: str, result: Result) -> Outcome:
-        """The outcome of a finished cell.
-
-        >>> print(Outcome.of("a", Result("solved", 12_000, 14.0, 12_000, 14.0, solved=True, error=0.004)))
-        solved after 12,000 updates (14 s, 0.40 % wrong)
-        >>> print(Outcome.of("b", Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40)))
-        test 3.456, train 3.210 after 40 epochs (10 min, patience)
-        """
+        """The outcome of a finished cell."""
         more, error = result.reason, math.nan if result.error is None else result.error
         if result.solved is not None and result.error is not None:
             more = f"{100 * error:.{2 if result.solved else 1}f} % wrong"
@@ -65,17 +59,6 @@ class Outcome:
 
     def __str__(self) -> str:
         return self.summary if self.status == "finished" else f"{self.status}: {self.reason}"
-
-
-def duration(seconds: float) -> str:
-    """A time in words that fit it.
-
-    >>> duration(42), duration(200), duration(9000)
-    ('42 s', '3 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def finished(cell: Cell, folder: Path) -> Outcome | None:
@@ -119,9 +102,9 @@ class Work:
         folder = self.directory / cell.id
         try:
             folder.mkdir(exist_ok=True)
-            with files.locked(folder / LOCK, "another process is running it", PATIENCE):
+            with storage.locked(folder / LOCK, "another process is running it", PATIENCE):
                 return self._run(cell, folder)
-        except files.FolderError as busy:
+        except storage.FolderError as busy:
             return Outcome(cell.id, "busy", str(busy))
         except OSError as error:
             return Outcome(cell.id, "failed", _sentence(error))

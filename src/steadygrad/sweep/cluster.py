@@ -61,11 +61,7 @@ class Dask(_Cluster):
 
 
 class Ray(_Cluster):
-    """Runs cells on the Ray cluster at `address`.
-
-    Args:
-        address: such as `10.0.0.1:6379`, `ray://10.0.0.1:10001`, or `auto` for the one this machine belongs to.
-    """
+    """Runs cells on the Ray cluster at `address`: `10.0.0.1:6379`, `ray://10.0.0.1:10001`, `auto` for this machine's own."""
 
     name, module, example = "ray", "ray", "10.0.0.1:6379"
 

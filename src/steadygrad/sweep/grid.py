@@ -21,7 +21,10 @@ from steadygrad.experiments import problem as problems_
 from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
 from steadygrad.experiments.presets import OF_CLIPPING, OF_CURRICULUM, OF_OMEGA
 
-NAMED = ("longest", "optimizer", "lr", "threshold", "alpha", "omega")
+NAMED = (
+    *("longest", "optimizer", "lr", "threshold", "alpha", "omega", "radius", "input_scaling", "per", "clip_error"),
+    *("l1", "l2", "truncate", "teacher_forcing", "damping", "structural"),
+)
 """Settings that an id names where they are not the preset's, so that cells that differ in them can share a folder and a file of
 records. Limits are not among them: a cell goes on to a higher limit under its own id."""
 RECORDED: dict[str, dict[str, Any]] = {"recall": {"lr": 0.001, "alpha": 1.0}}
@@ -145,11 +148,7 @@ def _name(config: Config, like: Config, settings: str, init: str | None) -> str:
 
 
 def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Those of `overrides` that a run by `algorithm`, of this length, reads.
-
-    >>> _fields("sgd-c", None, {"lr": 0.1, "threshold": 1.0, "alpha": 2.0})
-    {'lr': 0.1, 'threshold': 1.0}
-    """
+    """Those of `overrides` that a run by `algorithm`, of this length, reads: 'sgd-c' reads a threshold, and no alpha."""
     absent: tuple[str, ...] = ()
     if algorithm not in ("sgd-c", "sgd-cr"):
         absent += OF_CLIPPING

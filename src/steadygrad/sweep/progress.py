@@ -25,8 +25,9 @@ from typing import Any, TextIO
 from steadygrad.checks import one_of
 from steadygrad.experiments import Config, Result
 from steadygrad.experiments.config import DRAWN
-from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, duration, finished, read
+from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
 from steadygrad.sweep.grid import Cell, Grid
+from steadygrad.wording import duration
 
 UPDATES = {"drawn": 50, "data": 10}  # that a measurement takes, after a few to warm up
 SHAPE = (
@@ -64,6 +65,9 @@ def estimate(grid: Grid, directory: Path, workers: int) -> Estimate:
     for cell in grid.cells:
         if finished(cell, Path(directory) / cell.id) is None:
             config, shape = cell.config, _shape(cell.config)
+            if config.max_seconds is not None:
+                seconds[cell.id] = config.max_seconds
+                continue
             if shape not in known:
                 known[shape] = (measured_update if config.form == DRAWN else measured_epoch)(config)
             seconds[cell.id] = known[shape] * getattr(config, config.limit)
@@ -74,7 +78,7 @@ def measured_update(config: Config, updates: int = UPDATES["drawn"]) -> float:
     """Seconds of one update at the config's full lengths, and its share of a test."""
     from steadygrad.experiments.evaluation import score
     from steadygrad.experiments.learner import Learner
-    from steadygrad.experiments.network import stream
+    from steadygrad.reproducible import stream
 
     learner = Learner(config)
     learner.feed.lengths.now = config.length

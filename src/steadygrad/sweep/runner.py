@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from steadygrad import __version__
+from steadygrad import __version__, provenance, storage
 from steadygrad.experiments import files
-from steadygrad.sweep import provenance
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, can_grow, finished, read, write
 from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.sweep.local import Local
@@ -52,7 +51,6 @@ def run(
         directory: one folder for each cell is made in it; new, empty, or of an earlier sweep.
         engine: `Local()` by default, one model per core.
         command: what the user typed, for the records.
-        progress: 'auto', 'plain' or 'none'.
         train, evaluate: in place of `experiments.run` and `experiments.evaluate`.
     """
     directory = Path(directory).resolve()
@@ -81,7 +79,7 @@ def _prepare(grid: Grid, directory: Path, command: str) -> None:
     check(grid, directory)
     directory.mkdir(parents=True, exist_ok=True)
     # two sweeps begun in one folder at the same moment must not lose each other's cells
-    with files.locked(directory / LOCK, f"{directory} is in use: another sweep is being prepared there", WAIT):
+    with storage.locked(directory / LOCK, f"{directory} is in use: another sweep is being prepared there", WAIT):
         known = (read(directory / SWEEP) or {"cells": []})["cells"]
         cells = list(dict.fromkeys([*known, *(cell.id for cell in grid.cells)]))
         write(directory / SWEEP, {"grid": grid.name, "command": command, "version": __version__, "cells": cells})
