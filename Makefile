@@ -5,7 +5,7 @@ READY := .venv/ready
 KERNEL := $(wildcard src/steadygrad/kernel/*.cpp src/steadygrad/kernel/*.hpp)
 OUT ?= demo
 
-.PHONY: install integrations demo test lint bench results clean
+.PHONY: install integrations demo test lint bench bench-grid results clean
 
 install: $(READY)
 
@@ -32,6 +32,10 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/step.py --write results/bench.json
+
+# Goes on where it was stopped; remove results/grid.jsonl to begin anew.
+bench-grid: $(READY)
+	$(BIN)/python benchmarks/grid.py --write results/grid.jsonl --draw docs/grid.png
 
 results: $(READY)
 	$(BIN)/steadygrad report --results results --write RESULTS.md --readme README.md

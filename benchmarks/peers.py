@@ -113,7 +113,11 @@ def naive_omega(setting: Setting) -> Step:
     return step
 
 
-def jax_scan(setting: Setting) -> Step | None:
+UNROLLS = (1, 4, 16)
+"""Steps of a scan that JAX compiles as one, each tried: the best of them is the peer."""
+
+
+def jax_scan(setting: Setting, unroll: int = 1) -> Step | None:
     """A jitted lax.scan with jax.grad, without Ω; None where JAX is not installed."""
     try:
         import jax
@@ -131,8 +135,108 @@ def jax_scan(setting: Setting) -> Step | None:
             h = jnp.tanh(a + h @ w["weight_hh_l0"].T)
             return h, h
 
-        last, states = jax.lax.scan(cell, h0, projected)
+        last, states = jax.lax.scan(cell, h0, projected, unroll=unroll)
         return ((last if setting.size.loss == "last" else states) * g).sum()
 
     gradient = jax.jit(jax.grad(loss))
     return lambda: jax.block_until_ready(gradient(weights, inputs))
+
+
+def compiled_loop(setting: Setting) -> Step | None:
+    """torch.compile of a loop over torch.nn.RNNCell, without Ω; None where there is no compiler for it."""
+    size = setting.size
+    cell = torch.nn.RNNCell(size.inputs, size.hidden)
+    cell.load_state_dict({name.removesuffix("_l0"): value for name, value in setting.weights.items()})
+    parameters = list(cell.parameters())
+
+    def states(inputs: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        seen: list[torch.Tensor] = []
+        for u in inputs:
+            h = cell(u, h)
+            seen.append(h)
+        return h if size.loss == "last" else torch.stack(seen)
+
+    compiled: Any = torch.compile(states, dynamic=False)
+    h0 = setting.inputs.new_zeros(size.batch, size.hidden)
+
+    def step() -> Any:
+        return torch.autograd.grad(compiled(setting.inputs, h0), parameters, setting.g)
+
+    try:
+        step()
+    except Exception:  # whatever it is that a compiler misses on this machine
+        return None
+    return step
+
+
+def numba_loop(setting: Setting) -> Step | None:
+    """BPTT by hand in numba, without Ω: numpy's products, compiled; None where numba is not installed."""
+    try:
+        import numba
+        import numpy as np
+    except ImportError:
+        return None
+    size = setting.size
+    x, g = setting.inputs.numpy(), setting.g.numpy()
+    w_ih, w_hh, b_ih, b_hh = (
+        setting.weights[f"{name}_l0"].numpy() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    every = size.loss != "last"
+    error = g if every else np.zeros((size.steps, size.batch, size.hidden), np.float32)
+    if not every:
+        error[-1] = g
+
+    @numba.njit(fastmath=True)
+    def gradients(x: Any, error: Any, w_ih: Any, w_hh: Any, bias: Any) -> Any:
+        steps, batch, inputs = x.shape
+        hidden = len(w_hh)
+        a = np.dot(x.reshape(steps * batch, inputs), w_ih.T).reshape(steps, batch, hidden)
+        h = np.zeros((steps + 1, batch, hidden), np.float32)
+        right = np.ascontiguousarray(w_hh.T)
+        for t in range(steps):
+            h[t + 1] = np.tanh(a[t] + bias + np.dot(h[t], right))
+        delta = np.empty((steps, batch, hidden), np.float32)
+        back = np.zeros((batch, hidden), np.float32)
+        for t in range(steps - 1, -1, -1):
+            delta[t] = (1 - h[t + 1] * h[t + 1]) * (error[t] + back)
+            back = np.dot(delta[t], w_hh)
+        flat = delta.reshape(steps * batch, hidden)
+        before = np.ascontiguousarray(h[:steps]).reshape(steps * batch, hidden)
+        return np.dot(flat.T, x.reshape(steps * batch, inputs)), np.dot(flat.T, before), flat.sum(0)
+
+    bias = b_ih + b_hh
+    return lambda: gradients(x, error, w_ih, w_hh, bias)
+
+
+def optional_peers(setting: Setting) -> tuple[dict[str, Step], list[str]]:
+    """The peers whose libraries are installed, by name; and a sentence for each that is left out."""
+    peers: dict[str, Step] = {}
+    left_out = [
+        "oneDNN's plain RNN primitive is left out: torch.ops.aten.mkldnn_rnn_layer makes an LSTM alone, "
+        "and no other package reaches it from Python"
+    ]
+    for unroll in UNROLLS:
+        scan = jax_scan(setting, unroll)
+        if scan is not None:
+            peers[f"JAX scan, unroll {unroll}"] = scan
+    if not peers:
+        left_out.append("JAX is left out: it is not installed (pip install 'steadygrad[bench]')")
+    loop = numba_loop(setting)
+    if loop is None:
+        left_out.append("numba is left out: it is not installed (pip install 'steadygrad[bench]')")
+    else:
+        peers["BPTT by hand in numba"] = loop
+    if setting.size.steps > LONGEST_COMPILED:
+        left_out.append(
+            f"torch.compile is left out above {LONGEST_COMPILED} steps: it writes them all out, for minutes"
+        )
+        return peers, left_out
+    loop = compiled_loop(setting)
+    if loop is None:
+        left_out.append("torch.compile is left out: it finds no compiler here")
+    else:
+        peers["RNNCell loop, torch.compile"] = loop
+    return peers, left_out
+
+
+LONGEST_COMPILED = 100

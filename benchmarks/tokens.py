@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from clock import quickest
 from peers import Step
 from steadygrad import data
+from steadygrad.data.datasets import Text
 from steadygrad.experiments import preset
-from steadygrad.experiments.datasets import Text
 from steadygrad.experiments.learner import Learner
 
 STEPS, BATCH, HIDDEN, CHARACTERS = 200, 32, 500, 50
