@@ -172,6 +172,17 @@ def test_a_dry_run_prints_the_cells_and_runs_nothing(say: Say, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("here")
+def test_only_the_cells_whose_id_contains_a_text(say: Say) -> None:
+    code, out, _ = say("sweep claims --budget hours --only order_50-200_sgd-cr_proceedings --dry-run --workers 1")
+    assert code == 0
+    cells = [line.split(":")[0] for line in out.splitlines() if line.startswith("temporal-order")]
+    assert cells == [f"temporal-order_50-200_sgd-cr_proceedings_seed{seed}" for seed in range(1, 6)]
+    code, _, error = say("sweep claims --only nothing --dry-run")
+    like = "temporal-order_50-200_sgd-c_tanh_seed1"
+    assert (code, error) == (2, f"steadygrad: --only must be a part of a cell's id, such as {like}, not 'nothing'\n")
+
+
+@pytest.mark.usefixtures("here")
 def test_a_failed_cell_is_told_and_makes_the_exit_code_1(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("no luck")
@@ -199,7 +210,7 @@ def test_ctrl_c_says_how_far_it_got_and_exits_with_130(say: Say, monkeypatch: py
     [
         (
             "sweep",
-            "a grid must be given: a NAME (fig7, tasks, ablation, longest, recall, smoke), or axes such as --problem",
+            "a grid must be given: a NAME (fig7, tasks, ablation, longest, claims, recall, smoke), or axes such as --problem",
         ),
         ("sweep smok --out a", "grid must be one of .*did you mean 'smoke'"),
         ("sweep smoke", "--out DIR must be given"),

@@ -27,12 +27,13 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument
     names = (
-        "fig7, tasks, ablation, longest, table1, table2, recall, tuning, comparison or smoke; or give the axes below"
+        "fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke; or give the axes below"
     )
     add("name", nargs="?", metavar="NAME", help=names)
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
     add("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
+    add("--only", metavar="TEXT", help="only the cells whose id contains TEXT, such as _proceedings_")
     add("--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing")
     add = parser.add_argument_group("axes of your own grid, lists with commas").add_argument
     add("--problem", "--task", metavar="LIST", help="such as temporal-order,addition or my_problem.py:Parity")
@@ -80,6 +81,11 @@ def run_sweep(args: argparse.Namespace) -> int:
             "NAME must not be comparison: run steadygrad reproduce comparison, which tunes each method first"
         )
     grid = _grid(args)
+    if args.only is not None:
+        cells = tuple(cell for cell in grid.cells if args.only in cell.id)
+        if not cells:
+            raise ValueError(f"--only must be a part of a cell's id, such as {grid.cells[0].id}, not {args.only!r}")
+        grid = sweep.Grid(grid.name, cells)
     if args.dry_run:
         return _dry_run(args, grid)
     if args.out is None:
@@ -166,7 +172,7 @@ def _grid(args: argparse.Namespace) -> Grid:
             raise ValueError(f"{options.option(given[0])} must be left out with {which}")
         return sweep.get(args.name, args.budget, **seeds, **settings)
     if not given:
-        names = "a NAME (fig7, tasks, ablation, longest, recall, smoke)"
+        names = "a NAME (fig7, tasks, ablation, longest, claims, recall, smoke)"
         raise ValueError(f"a grid must be given: {names}, or axes such as --problem")
     if args.budget is not None:
         raise ValueError("--budget must be left out without a named grid: give --max-updates")

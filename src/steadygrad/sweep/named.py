@@ -7,6 +7,7 @@ ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), 
 longest    how long a sequence `steady` can learn: 50 to L steps, tested at L and 2 L (memorization: L alone)
 table1     music: Piano-midi.de, Nottingham, MuseData by SGD, SGD-C and SGD-CR     (Table 1)
 table2     Penn Treebank characters, the next and the fifth ahead, likewise        (Table 2)
+claims     section 4 by the paper's own tanh network, with Ω and without: `proceedings`, `tanh`, `paper` (claims.py)
 recall     Ω for gated cells: the first token recalled after a delay, by RNN, GRU and LSTM, with Ω, without, and from initial
            gates that begin open; temporal order and addition by GRU and LSTM               (no part of the paper)
 tuning     eight trials of each method that the paper discusses and each of its own (comparison.py)
@@ -28,7 +29,7 @@ from typing import Any
 
 from steadygrad.checks import one_of, whole
 from steadygrad.experiments.config import TASKS as ALL_TASKS
-from steadygrad.sweep import comparison
+from steadygrad.sweep import claims, comparison
 from steadygrad.sweep.grid import Grid
 
 PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")  # recall is not the paper's
@@ -242,6 +243,7 @@ GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
     "longest": (_longest, LONGEST),
     "table1": (_of_data, TABLE1),
     "table2": (_of_data, TABLE2),
+    "claims": (claims.claims, claims.BUDGETS),
     "recall": (_recall, RECALL),
     "tuning": (comparison.tuning, comparison.BUDGETS),
     "comparison": (comparison.comparison, comparison.BUDGETS),
