@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from steadygrad.paper import reach
 from steadygrad.report import readme
 from steadygrad.sweep.records import write_records
 
@@ -34,7 +35,7 @@ def test_the_readme_shows_what_the_records_say() -> None:
         ("tasks", "Not run yet: `steadygrad reproduce tasks --budget hours --records results`"),
         (
             "tanh",
-            "Not run yet: `steadygrad sweep --problem temporal-order --length 50:200 --preset tanh --records results`",
+            "Not run yet: `steadygrad sweep claims --budget hours --out runs/claims --records results`",
         ),
         ("longest", "Not run yet: `steadygrad sweep longest --out runs/longest --records results`"),
         ("recall", "Not run yet: `steadygrad sweep recall --budget hours --out runs/recall --records results`"),
@@ -84,3 +85,25 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
     # another model than the one above it: its own table says on which lengths it was trained
     *_, last = readme.longest(tmp_path).markdown().splitlines()
     assert last == "| addition | 50–500 | 500 | 3/3 | 2,000 | 1.00 % |"
+
+
+def test_the_papers_network_is_shown_with_omega_and_without_and_how_far_its_error_reaches(tmp_path: Path) -> None:
+    def of(algorithm: str, seed: int, solved: bool, last: float) -> dict[str, Any]:
+        made = {**record("temporal-order", algorithm, seed, solved), "preset": "tanh"}
+        return {**made, "flow": {"steps": 200, "stride": 100, "norms": [1.0, last]}}
+
+    made = [
+        of("sgd-cr", 1, True, 0.5),
+        of("sgd-cr", 2, True, 0.7),
+        of("sgd-cr", 3, True, 0.1),
+        of("sgd-c", 1, False, 1e-9),
+    ]
+    write_records(tmp_path / "claims.jsonl", made)
+    *_, with_omega, without = readme.tanh(tmp_path).markdown().splitlines()
+    assert with_omega.startswith("| `tanh` | clipping and Ω | 3/3 | 2,000 |")
+    assert without.startswith("| `tanh` | clipping alone | 0/1 | none in ")
+    assert reach.curves(made, "tanh") == {
+        "sgd-cr": ([0, 100], [1.0, 0.5], [1.0, 0.1], [1.0, 0.7]),
+        "sgd-c": ([0, 100], [1.0, 1e-9], [1.0, 1e-9], [1.0, 1e-9]),
+    }
+    assert set(readme.pictures(tmp_path)) == {"reach.png"}

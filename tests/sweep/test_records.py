@@ -68,6 +68,21 @@ def test_records_are_sorted_by_seed_as_numbers_and_the_file_is_the_same_every_ti
     assert max(map(len, one.splitlines())) < 1200  # small enough for version control
 
 
+def test_a_record_keeps_the_errors_norm_against_lag_of_the_last_snapshot(swept: Path) -> None:
+    cell = swept / "temporal-order_10_sgd-cr_steady_seed1"
+    norms = [1.0, *(0.98765 * 0.9**lag for lag in range(1, 199)), None]
+    lines = [
+        {"updates": 1, "steps": 5, "stride": 1, "norms": [1.0]},
+        {"updates": 2, "steps": 400, "stride": 2, "norms": norms},
+    ]
+    (cell / "flow.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    records = {record["id"]: record for record in sweep.collect(swept)}
+    flow = records[cell.name]["flow"]
+    assert (flow["steps"], flow["stride"], len(flow["norms"])) == (400, 10, 40)
+    assert flow["norms"][:3] == [1.0, 0.583, 0.344]
+    assert "flow" not in records["temporal-order_10_sgd-cr_steady_seed9"]
+
+
 def test_a_newer_record_takes_the_place_of_the_older_one_and_the_others_stay(swept: Path, tmp_path: Path) -> None:
     records = sweep.collect(swept)
     path = sweep.write_records(tmp_path / "results" / "tiny.jsonl", records)

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from steadygrad.paper import comparison
+from steadygrad.paper import comparison, fig7, reach
 from steadygrad.paper import recall as study
 from steadygrad.paper.tasks_table import Row, rows
 from steadygrad.report import results, tables
@@ -22,7 +22,8 @@ from steadygrad.wording import percent, span
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LONGEST, BEYOND = 200, 400  # the longest sequences of the paper's tasks, and those to which its models generalise
-TANH = ("fig7", "tanh")  # the settings whose network is the paper's own
+ORDER = "temporal-order"
+OWN_NETWORK = ("paper", "proceedings", "fig7", "tanh")  # the settings whose network is the paper's own
 SUCCESS, SEEDS = 0.01, 3  # what the longest sequences must reach: so few wrong, in so many seeds and in all there are
 
 
@@ -58,8 +59,8 @@ def tanh(folder: Path) -> Table:
     """Temporal order by the paper's network: the seeds that solve it with Ω, without, and without clipping; its reach."""
     methods = {"sgd-cr": "clipping and Ω", "sgd-c": "clipping alone", "sgd-r": "Ω alone"}
     body = []
-    for row in rows(results.records(folder, "tasks")):
-        if row.preset in TANH and row.algorithm in methods:
+    for row in rows(results.records(folder, "claims")):
+        if row.problem == ORDER and row.preset in OWN_NETWORK and row.length[1] == LONGEST and row.algorithm in methods:
             errors = [tables.median_error(row.errors.get(length)) for length in (BEYOND, 5000)]
             none = f"none in {row.limit:,}"
             body.append([f"`{row.preset}`", methods[row.algorithm], str(row.success), _updates(row, none), *errors])
@@ -87,7 +88,7 @@ def recall(folder: Path) -> Table:
 # By name: what makes the table, and the command that makes its records.
 PARTS = {
     "tasks": (tasks, "reproduce tasks --budget hours"),
-    "tanh": (tanh, "sweep --problem temporal-order --length 50:200 --preset tanh"),
+    "tanh": (tanh, "sweep claims --budget hours --out runs/claims"),
     "longest": (longest, "sweep longest --out runs/longest"),
     "recall": (recall, "sweep recall --budget hours --out runs/recall"),
 }
@@ -98,11 +99,18 @@ def _updates(row: Row, none: str = tables.NOTHING) -> str:
 
 
 def pictures(folder: Path) -> dict[str, Any]:
-    """The figures of README and RESULTS.md that are made of records, by file name."""
-    found = study.rows(results.records(folder, "recall"))
+    """The figures of README and RESULTS.md that are made of records, by file name; those without records are left out."""
+    recalled = study.rows(results.records(folder, "recall"))
+    by_length = results.records(folder, "fig7")
+    reached = reach.curves(results.records(folder, "claims"), "tanh")
     compared = comparison.rows(results.records(folder, "comparison"))
-    made = {"recall.png": study.draw(found)} if found else {}
-    return {**made, **({"comparison.png": comparison.draw(compared)} if compared else {})}
+    made = {
+        "recall.png": (recalled, study.draw),
+        "fig7.png": (by_length, lambda found: fig7.draw(fig7.data(found))),
+        "reach.png": (reached, reach.draw),
+        "comparison.png": (compared, comparison.draw),
+    }
+    return {name: draw(found) for name, (found, draw) in made.items() if found}
 
 
 def _is_solved_at_its_longest(row: Row) -> bool:

@@ -2,6 +2,7 @@
 
 results/fig7.jsonl       Fig. 7
 results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
+results/claims.jsonl     the same by the paper's own tanh network
 results/table1.jsonl     music
 results/table2.jsonl     Penn Treebank characters
 results/longest.jsonl    past the paper
@@ -133,7 +134,7 @@ Record = dict[str, Any]
 def render(folder: Path) -> str:
     """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
     page = Template((Path(__file__).parent / "results.md").read_text(encoding="utf-8"))
-    tasks, longest = records(folder, "tasks", "ablation"), records(folder, "longest")
+    tasks, longest = records(folder, "tasks", "ablation", "claims"), records(folder, "longest")
     recall, text = records(folder, "recall"), records(folder, "gated_text")
     compared, pixels = records(folder, "comparison"), records(folder, "digits")
     gated = [

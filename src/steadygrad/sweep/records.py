@@ -2,11 +2,13 @@
 
     {"id": …, "grid": …, "command": …, "problem": …, "length": [low, high], "algorithm": …, "preset": …, "seed": …,
      "config": {…}, "result": {…}, "generalisation": {"250": …, "300": …, "400": …},
+     "flow": {"steps": …, "stride": …, "norms": […]},
      "commit": …, "version": …, "machine": {"cpu": …, "threads": …}, "date": …}
 
 A cell of a data set has no `length` and no `generalisation`, one of text says how far `"ahead"` it predicts. `config` holds
-the fields that are not a run's defaults. A cell that failed has `"result": null` and `"failed": reason`. Lines are sorted by
-id and keys always come in the same order, so two collections of the same folder are the same file.
+the fields that are not a run's defaults, `flow` the error's norm against lag at the end (`steadygrad.snapshots`). A cell that
+failed has `"result": null` and `"failed": reason`. Lines are sorted by id and keys always come in the same order, so two
+collections of the same folder are the same file.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from steadygrad import storage
-from steadygrad.experiments import Config, Result
+from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep.cell import DESCRIPTION, FAILURE, GENERALISATION, SWEEP, read
 
 DIGITS = 4  # of every fraction and time: 10,000 test sequences don't tell more
+LAGS = 40  # at so many the error's norm is kept
 Record = dict[str, Any]
 
 
@@ -91,7 +94,7 @@ def _record(folder: Path) -> Record | None:
     else:
         record["result"] = _rounded(result.told())
         if config.form == "drawn":
-            record |= _rounded(_beyond(read(folder / GENERALISATION) or {}))
+            record |= _rounded(_beyond(read(folder / GENERALISATION) or {})) | _flow(folder)
     return record | {key: about.get(key) for key in ("commit", "version", "machine", "date")}
 
 
@@ -100,6 +103,16 @@ def _beyond(tested: Mapping[str, Any]) -> Record:
     errors = {length: each["error"] for length, each in tested.items()}
     squared = {length: each["errors"]["squared"] for length, each in tested.items() if "squared" in each["errors"]}
     return {"generalisation": errors, **({"generalisation_squared": squared} if squared else {})}
+
+
+def _flow(folder: Path) -> Record:
+    """The error's norm against lag in the last snapshot of a run; nothing where it has none."""
+    if not (folder / files.FLOW).is_file():
+        return {}
+    last = files.read_snapshots(folder)[-1]
+    thin = -(-len(last["norms"]) // LAGS)
+    norms = [None if norm is None else float(f"{norm:.3g}") for norm in last["norms"][::thin]]
+    return {"flow": {"steps": last["steps"], "stride": thin * last["stride"], "norms": norms}}
 
 
 def _rounded(value: Any) -> Any:
