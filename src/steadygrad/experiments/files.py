@@ -2,18 +2,28 @@
 
     DIR/config.json           the settings
     DIR/data.json             what a run on a data set was trained on: its symbols, and a checksum
-    DIR/metrics.jsonl         one line for each check
-    DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues
+    DIR/metrics.jsonl         one line for each check: updates, loss, gradient_norm, gradient_norm_max, clip_rate, skipped,
+                              omega, active, spectral_radius, horizon, lr, alpha, updates_per_second, seconds
+        drawn problems        test_loss, error, errors, tested, beyond (the error at twice the longest length, once it is
+                              solved), low, high
+        data sets             epoch, tokens, train, valid, tokens_per_second
+    DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues (snapshots.py): updates,
+                              steps, stride, norms, eigenvalues
     DIR/weights.safetensors   the best weights so far
     DIR/checkpoints/          the last two states (saved.py)
     DIR/result.json           the result, once there is one
 
-Every file is whole or not there (storage.py). A run takes an empty folder, or continues in its own, and never touches
-another's.
+Every file is whole or not there (storage.py); of the two that grow line by line, what was written after the checkpoint that a
+run goes on from is cut off. Numbers that are not finite are null. A run takes an empty folder, or continues in its own, and
+never touches another's.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +34,13 @@ from .config import Config, ConfigError
 if TYPE_CHECKING:
     import torch
 
+    from ..snapshots import Snapshot
+
 CONFIG, DATA, METRICS, FLOW = "config.json", "data.json", "metrics.jsonl", "flow.jsonl"
 WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoints"
 OWN = (CONFIG, DATA, METRICS, FLOW, WEIGHTS, RESULT, CHECKPOINTS)
+THINNING = 1.015
+"""The next snapshot is due once the updates have grown by this factor: a long run has a few hundred."""
 
 
 def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
@@ -90,3 +104,57 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
     except (FileExistsError, NotADirectoryError):
         raise FolderError(f"{directory} must be a folder, and a file is in its place") from None
     storage.write(directory / CONFIG, config.to_json().encode())
+
+
+class Record:
+    """The two files of lines in a run's folder.
+
+    `sizes` are their sizes in bytes at the checkpoint that the run goes on from: what was written after it is cut off, for it
+    will be written again. None begins them anew.
+    """
+
+    def __init__(self, directory: Path, sizes: dict[str, int] | None = None) -> None:
+        self._paths = {name: directory / name for name in (METRICS, FLOW)}
+        self._files: dict[str, FileIO] = {}
+        for name, path in self._paths.items():
+            # unbuffered: a line that a full disk did not take must not be tried again when the file is closed
+            file = open(path, "ab", buffering=0)  # noqa: SIM115
+            kept = (sizes or {}).get(name, 0)
+            if os.path.getsize(path) > kept:
+                file.truncate(kept)
+            self._files[name] = file
+        self.next_snapshot = 0
+
+    def append(self, name: str, line: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl or flow.jsonl."""
+        values = {key: storage.finite(value) for key, value in line.items()}
+        left = json.dumps(values, allow_nan=False).encode() + b"\n"
+        try:
+            while left:
+                left = left[self._files[name].write(left) :]
+        except OSError as error:
+            raise storage.cannot_write(self._paths[name], error) from error
+
+    def snapshot(self, updates: int, seen: Snapshot) -> None:
+        """Add a line to flow.jsonl, if one is due."""
+        if updates < self.next_snapshot:
+            return
+        shown = {name: getattr(seen, name) for name in ("steps", "stride", "norms", "eigenvalues")}
+        self.append(FLOW, {"updates": updates, **shown})
+        self.next_snapshot = math.ceil(updates * THINNING)
+
+    def settle(self) -> dict[str, int]:
+        """Make sure that all lines are on the disk, and return the sizes of the files."""
+        sizes: dict[str, int] = {}
+        for name, file in self._files.items():
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise storage.cannot_write(self._paths[name], error) from error
+            sizes[name] = os.path.getsize(self._paths[name])
+        return sizes
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()

@@ -23,18 +23,19 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ..reproducible import stream
-from ..snapshots import measured, snapshot
+from ..snapshots import Snapshot, measured, snapshot
 from .descent import Diverged
 from .evaluation import Score, Success, figure
 from .learner import Tally
-from .record import look
 from .saved import Result
 
 if TYPE_CHECKING:
     from .loop import Loop
+    from .network import Network
 
 LINES = 10
 """At most so many lines of metrics within an epoch, besides the one at its end."""
@@ -153,6 +154,24 @@ class BySuccess:
                 f"solved after {updates:,} updates ({wrong}); trains on for up to {further:,} to err less at longer "
                 f"lengths ({twice}); --after-success stop ends here"
             )
+
+
+def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
+    """Measure the gradients of a network on one batch of sequences of `length`, drawn for this alone; none is kept."""
+    batch = network.problem.sample(network.config.batch, length, generator)
+    parameters = [parameter for _, parameter in network.trained()]
+
+    def errors() -> None:
+        torch.autograd.grad(network.problem.loss(network.taught(batch), batch), parameters)
+
+    def of_last() -> None:
+        y = network.taught(batch)
+        (error,) = torch.autograd.grad(network.problem.loss(y, batch), y, retain_graph=True)
+        error[:-1] = 0
+        torch.autograd.grad(y, parameters, error)
+
+    counted = batch.steps.stop - batch.steps.start
+    return snapshot(network.rnn, errors, None if counted == 1 else of_last)
 
 
 class _Stopped(Exception):

@@ -32,9 +32,7 @@ from .display import PROGRESS, Display, displays, words
 from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
 from .network import Network, threads
-from .record import Record
 from .saved import Result
-from .trained import keep_data
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display
@@ -59,13 +57,13 @@ class Loop:
         self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
         self._before = 0.0
         if found is None:
-            self.record = Record(directory)
+            self.record = files.Record(directory)
         else:
             values = found.values
             self.learner.load_state(found.tensors, values)
             self.judge.load_state(starting_with(BEST, found.tensors), values)
             self._before = values["seconds"]
-            self.record = Record(directory, values["sizes"])
+            self.record = files.Record(directory, values["sizes"])
             self.record.next_snapshot = values["next_snapshot"]
         self._begun = perf_counter()
 
@@ -216,6 +214,8 @@ def run(
         busy = f"{directory} is in use: another process is training there"
         stack.enter_context(storage.locked(directory / ".lock", busy))
         if not drawn:
+            from .trained import keep_data
+
             keep_data(directory, problem)
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
