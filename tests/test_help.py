@@ -45,7 +45,7 @@ def test_help_takes_less_than_half_a_second() -> None:
 TRAINING = """
 import sys
 from steadygrad import cli
-cli.main(["train", "temporal-order", "--max-updates", "3", "--check-every", "3", "--test-sequences", "20", "--out", sys.argv[1]])
+cli.main(["train", "temporal-order", "--max-updates", "3", "--check-every", "3", "--out", sys.argv[1]])
 print("loaded", *sorted(name for name in sys.modules if name.partition(".")[0] == "steadygrad"))
 """
 
