@@ -19,27 +19,26 @@ if TYPE_CHECKING:
     from ..storage import FolderError as FolderError
     from .config import Config as Config
     from .config import ConfigError as ConfigError
+    from .evaluation import Trained as Trained
     from .evaluation import evaluate as evaluate
+    from .evaluation import load as load
     from .files import read_config as read_config
     from .loop import run as run
     from .network import Network as Network
     from .presets import preset as preset
     from .saved import CheckpointError as CheckpointError
     from .saved import Result as Result
-    from .trained import Trained as Trained
-    from .trained import load as load
 
 _HOMES = {
     ".config": ("Config", "ConfigError"),
     "..data.datasets": ("DataSet",),
-    ".evaluation": ("evaluate",),
+    ".evaluation": ("Trained", "evaluate", "load"),
     ".files": ("read_config",),
     ".loop": ("run",),
     ".network": ("Network",),
     ".presets": ("preset",),
     ".saved": ("CheckpointError", "Result"),
     "..storage": ("FolderError",),
-    ".trained": ("Trained", "load"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,7 +1,8 @@
 """What a run leaves on disk.
 
     DIR/config.json           the settings
-    DIR/data.json             what a run on a data set was trained on: its symbols, and a checksum
+    DIR/data.json             what a run on a data set was trained on: width, symbols (the characters; null for music), unit,
+                              parts, and a sha256, which tells whether the user's own file is still the same, wherever it is
     DIR/metrics.jsonl         one line for each check: updates, loss, gradient_norm, gradient_norm_max, clip_rate, skipped,
                               omega, active, spectral_radius, horizon, lr, alpha, updates_per_second, seconds
         drawn problems        test_loss, error, errors, tested, beyond (the error at twice the longest length, once it is
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import storage
 from ..storage import FolderError
-from .config import Config, ConfigError
+from .config import SPLITS, Config, ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -104,6 +105,38 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
     except (FileExistsError, NotADirectoryError):
         raise FolderError(f"{directory} must be a folder, and a file is in its place") from None
     storage.write(directory / CONFIG, config.to_json().encode())
+
+
+def keep_data(directory: Path, problem: Any) -> None:
+    """Write down what the run is trained on, or see that it is still the same."""
+    if (directory / DATA).exists():
+        verify_data(directory, problem)
+        return
+    inputs, outputs = problem.input_size, problem.output_size
+    about = {"width": inputs if inputs == outputs else [inputs, outputs], "symbols": problem.symbols}
+    about |= {"cost": problem.cost, "unit": problem.unit}
+    about |= {"parts": {split: problem.predictions(split) for split in SPLITS}, "sha256": problem.checksum()}
+    storage.write_json(directory / DATA, about)
+
+
+def verify_data(directory: Path, problem: Any) -> None:
+    """Refuse data that are not those of the run in `directory`."""
+    if read_about(directory)["sha256"] != problem.checksum():
+        where = f"{problem.config.path or problem.config.problem} has changed since the run in {directory} was begun"
+        raise FolderError(f"{where}: put it back, or begin another run")
+
+
+def read_about(directory: Path) -> dict[str, Any]:
+    """What a run on a data set was trained on."""
+    path = directory / DATA
+    try:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _ = about["width"], about["symbols"], about["sha256"]
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not tell what the run was trained on ({type(error).__name__})") from error
+    return about
 
 
 class Record:

@@ -41,12 +41,17 @@ LINES = 10
 """At most so many lines of metrics within an epoch, besides the one at its end."""
 
 
-class BySuccess:
-    """The judge of a problem that draws its sequences; `polishing` is (since, for so many) updates, once it is solved."""
-
+class _Judge:
     def __init__(self, loop: Loop) -> None:
         self.loop, self.config, self.problem = loop, loop.config, loop.problem
         self.learner, self.feed = loop.learner, loop.learner.feed
+
+
+class BySuccess(_Judge):
+    """The judge of a problem that draws its sequences; `polishing` is (since, for so many) updates, once it is solved."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
         self.success = Success(loop.config)
         self.polishing: tuple[int, int] | None = None
         self.horizon: int | None = None
@@ -178,12 +183,11 @@ class _Stopped(Exception):
     """The run was interrupted while the data are read for the result."""
 
 
-class ByValidation:
+class ByValidation(_Judge):
     """The judge of a data set; `best_epoch` and `valid` are of the best validation, 0 and infinite before the first."""
 
     def __init__(self, loop: Loop) -> None:
-        self.loop, self.config, self.problem = loop, loop.config, loop.problem
-        self.learner, self.feed = loop.learner, loop.learner.feed
+        super().__init__(loop)
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
         self._every = max(1, self.problem.updates_per_epoch // LINES)

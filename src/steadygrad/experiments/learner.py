@@ -176,12 +176,9 @@ class Passes:
 class Learner:
     """A network in training.
 
-    Attributes:
-        feed: where its batches come from (`Draws` or `Passes`), and how far it has come.
-        descent: what makes an update (methods.py), and what was seen of the gradients.
-        lr, alpha: of the last update.
+    `feed` is where its batches come from (`Draws` or `Passes`), and how far it has come; `descent` what makes an update, and
+    what was seen of the gradients; `lr` and `alpha` those of the last update.
 
-    Example:
         >>> learner = Learner(Config("temporal-order", "sgd-cr", (10, 12), threshold=1.0, alpha=2.0))
         >>> losses = [learner.update() for _ in range(3)]
         >>> learner.updates, learner.since.loss == sum(losses)

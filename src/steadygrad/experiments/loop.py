@@ -169,8 +169,7 @@ def run(
 
     Args:
         problem: a class in a file (docs/problems.md); a name or 'FILE.py:CLASS' will do too.
-        config: the settings (`preset` has them by name).
-        directory: where everything is written (files.py); created if needed.
+        config, directory: the settings (`preset` has them by name), and where everything is written (files.py).
         progress: 'auto' (a live display on a terminal, else a line for each check), 'plain' or 'none'.
         resume: go on from the newest checkpoint, to the very same numbers; not if there is a result within the limits.
         max_updates, epochs, max_seconds: limits for this call in place of the config's; schedules still follow the config.
@@ -178,18 +177,11 @@ def run(
         tensorboard: also write scalars and a picture of the gradient's flow for TensorBoard, to DIR/tensorboard.
         data: where the run's own text or music is now, if it was moved; its checksum must be the run's.
 
-    Returns:
-        The result, which is also in DIR/result.json, unless Ctrl-C or SIGTERM interrupted the run: then it has none yet. The
-        best weights are in DIR/weights.safetensors.
-
-    Raises:
-        FolderError: the folder holds another run, or the data have changed since this one began.
-        CheckpointError: there are checkpoints, and none can be used.
-        DataError: the data are missing, altered or unreadable.
+    Returns the result, which is also in DIR/result.json, unless Ctrl-C or SIGTERM interrupted the run: then it has none yet.
+    Raises FolderError (another run is there, or the data have changed), CheckpointError or DataError (none can be used).
 
     Example:
         >>> import tempfile
-        >>> from steadygrad.experiments import Config, run
         >>> config = Config("temporal-order", "sgd", (10, 12), hidden=5, test_sequences=100, check_sequences=100)
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     result = run(config, directory, progress="none", max_updates=10)
@@ -214,9 +206,7 @@ def run(
         busy = f"{directory} is in use: another process is training there"
         stack.enter_context(storage.locked(directory / ".lock", busy))
         if not drawn:
-            from .trained import keep_data
-
-            keep_data(directory, problem)
+            files.keep_data(directory, problem)
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
             return result

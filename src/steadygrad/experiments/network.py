@@ -57,19 +57,11 @@ class Read(NamedTuple):
 class Network(nn.Module):
     """The network of an experiment, its weights drawn as the config says.
 
-    Args:
-        config: the settings of the run; its `seed` alone decides the weights.
-        of: the problem, or anything with its `input_size` and `output_size`; made from the config if None.
-
-    Attributes:
-        rnn, readout: the two layers.
-        threads: of the recurrent layer alone; None is torch's own number.
+    `of` is the problem, or anything with its `input_size` and `output_size`; made from the config if None. `rnn` and `readout`
+    are the two layers, `threads` those of the recurrent layer alone; None is torch's own number.
 
     Example:
         >>> network = Network(Config("temporal-order", "sgd"))
-        >>> batch = network.problem.sample(20, 50, torch.Generator().manual_seed(0))
-        >>> network.answers(batch).shape
-        torch.Size([1, 20, 4])
         >>> logits, state = network(torch.tensor([[3]]))          # one token of one sequence
         >>> logits, state = network(torch.tensor([[5]]), state)   # the next
         >>> logits.shape, state.shape

@@ -156,15 +156,12 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
 
     Args:
         problem: a name, 'FILE.py:CLASS', or a class of one's own.
-        algorithm: 'sgd', 'sgd-c', 'sgd-r' or 'sgd-cr'; by default 'sgd-cr', 'sgd-c' with teacher forcing, which has
-            no Ω, and 'sgd' for Hessian-free optimisation and echo state networks, which have no other.
-        name: 'paper', 'proceedings', 'program', 'steady' (the default), 'fig7' or 'tanh'; of a data set 'paper' or 'steady'.
+        algorithm: of `ALGORITHMS`; by default 'sgd-cr', 'sgd-c' with teacher forcing, which has no Ω, and 'sgd' for
+            Hessian-free optimisation and echo state networks, which have no other.
+        name: of `PRESETS`, by default 'steady'; of a data set 'paper' or 'steady'.
         **overrides: fields of `Config` to change.
 
     Example:
-        >>> config = preset("temporal-order", "sgd-c", "paper", seed=3)
-        >>> config.lr, config.threshold, config.alpha, config.seed
-        (0.001, 6.0, 0.0, 3)
         >>> config = preset("ptb", "sgd-c", "paper", ahead=5)
         >>> config.lr, config.threshold, config.cost, config.bias
         (0.1, 45.0, 'sum', False)

@@ -44,7 +44,9 @@ class Row:
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """One for each method and problem, in the order of `METHODS`; cells that failed are left out."""
     ended = (record for record in records if record.get("result") and record["preset"] in METHODS)
-    found = grouped(ended, lambda record: (record["preset"], record["problem"], record["length"][1]))
+    found: dict[tuple[str, str, int], list[Any]] = grouped(
+        ended, lambda record: (record["preset"], record["problem"], record["length"][1])
+    )
     order, made = list(METHODS), list[Row]()
     for place in sorted(found, key=lambda place: (order.index(place[0]), *_rank(place[1:]))):
         results = [record["result"] for record in found[place]]

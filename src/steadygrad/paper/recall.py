@@ -77,7 +77,9 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
         last = order.index(how) if how in order else len(order)
         return problem != "recall", problem, list(NETWORKS).index(network), delay, last
 
-    found, made = grouped((record for record in records if record.get("result")), place), list[Row]()
+    ended = (record for record in records if record.get("result"))
+    found: dict[tuple[str, str, int, str], list[Any]] = grouped(ended, place)
+    made = list[Row]()
     for at in sorted(found, key=rank):
         results = [record["result"] for record in found[at]]
         success, updates, _ = until_success(results)

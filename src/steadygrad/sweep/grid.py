@@ -79,8 +79,7 @@ class Grid:
         """Every combination; all cells of the first seed come first, so that a sweep cut short has whole rows.
 
         Args:
-            name: the grid's, in records.
-            problems: names, or classes of one's own.
+            name, problems: the grid's name, in records; names of problems, or classes of one's own.
             lengths: of drawn problems: ranges (low, high), both included; (50, 50) is one length. None means the preset's.
             aheads: of texts: how many characters ahead is predicted.
             algorithms, presets, inits, seeds: as in a `Config` and in `experiments.preset`; inits None means the preset's.
@@ -89,8 +88,7 @@ class Grid:
             **overrides: fields of `Config` to be changed; those of clipping and of Ω in the cells whose algorithm
                 has it, those of a curriculum in the cells whose lengths it can grow into.
 
-        Raises:
-            ConfigError: all faults of all cells at once.
+        Raises ConfigError with all faults of all cells.
 
         >>> grid = Grid.product("mine", problems=["nottingham"], algorithms=["sgd-cr"], epochs=3)
         >>> [cell.id for cell in grid.cells]

@@ -124,10 +124,8 @@ def _shape(config: Config) -> tuple[Any, ...]:
 class Watch:
     """Shows a sweep's progress while the block runs, on standard error if no `stream` is given.
 
-    Args:
-        cells, directory, done: those to be run, the sweep's folder, and how many cells were finished before.
-        workers: how many run at once, for the time left; None where only the engine knows.
-        style: 'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
+    `cells` are to be run, `done` were finished before; `workers` run at once, None where only the engine knows. `style` is
+    'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
     """
 
     def __init__(
