@@ -235,7 +235,8 @@ def evaluate(
         one_of("split", split, SPLITS)
         if length is not None:
             raise ValueError(f"length must be left out with {config.problem!r}, which has a data set, not {length!r}")
-        problem = problems.build(config if path is None else config.changed(path=path))
+        folder = None if isinstance(source, Network) else Path(source)
+        problem = problems.build(files.with_data(config, path, folder))
         if not isinstance(source, Network):
             files.verify_data(Path(source), problem)
         with threads(1):

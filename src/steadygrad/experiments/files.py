@@ -119,6 +119,17 @@ def keep_data(directory: Path, problem: Any) -> None:
     storage.write_json(directory / DATA, about)
 
 
+def with_data(config: Config, path: Any, directory: Path | None) -> Config:
+    """The settings with `path`, where the run's own data are now; without it, those of a run are where they were."""
+    if path is not None:
+        return config.changed(path=path)
+    if directory is not None and config.path is not None and not os.path.exists(config.path):
+        raise FolderError(
+            f"{config.path}, the data of {directory}, is not there any more: give --data PATH, its place now"
+        )
+    return config
+
+
 def verify_data(directory: Path, problem: Any) -> None:
     """Refuse data that are not those of the run in `directory`."""
     if read_about(directory)["sha256"] != problem.checksum():

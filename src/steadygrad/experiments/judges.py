@@ -190,7 +190,7 @@ class ByValidation(_Judge):
         super().__init__(loop)
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
-        self._every = max(1, self.problem.updates_per_epoch // LINES)
+        self._every = math.ceil(self.problem.updates_per_epoch / LINES)
         self._sample = next(self.problem.epoch(0))
         self._learning, self._at = 0.0, perf_counter()
         self._lined: tuple[int, int, float] = (0, 0, 0.0)

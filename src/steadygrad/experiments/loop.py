@@ -198,7 +198,7 @@ def run(
         time = checks.number("max_seconds", max_seconds, low=0, open_low=True)
     checks.number("checkpoint_seconds", checkpoint_seconds, low=0)
     storage.safetensors()
-    problem = problems.build(config if data is None else config.changed(path=data))
+    problem = problems.build(files.with_data(config, data, directory if resume else None))
     drawn = config.form == DRAWN
     shown = displays(directory, progress, tensorboard, words(config, problem))
     files.claim(directory, config, resume)
@@ -218,7 +218,7 @@ def run(
         for each in shown:
             stack.enter_context(each.shown(config, whole, time, loop.judge.done))
         if skipped := getattr(problem, "skipped", ()):
-            loop.say(f"{len(skipped)} files cannot be read and are left out: {'; '.join(skipped)}")
+            loop.say(f"left out, as they cannot be read: {len(skipped)} of the files ({'; '.join(skipped)})")
         stack.enter_context(_interruptible(loop))
         return loop.run(limit, time, checkpoint_seconds)
 
