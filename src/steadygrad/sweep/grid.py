@@ -19,7 +19,7 @@ from steadygrad.checks import one_of, whole
 from steadygrad.experiments import Config, ConfigError, preset
 from steadygrad.experiments import problem as problems_
 from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
-from steadygrad.experiments.presets import OF_CLIPPING, OF_CURRICULUM, OF_OMEGA
+from steadygrad.experiments.presets import OF_CURRICULUM, unread, without
 
 NAMED = (
     *("longest", "optimizer", "lr", "threshold", "alpha", "omega", "radius", "input_scaling", "per", "clip_error"),
@@ -146,13 +146,8 @@ def _name(config: Config, like: Config, settings: str, init: str | None) -> str:
 
 
 def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Those of `overrides` that a run by `algorithm`, of this length, reads: 'sgd-c' reads a threshold, and no alpha."""
-    absent: tuple[str, ...] = ()
-    if algorithm not in ("sgd-c", "sgd-cr"):
-        absent += OF_CLIPPING
-    if algorithm not in ("sgd-r", "sgd-cr"):
-        absent += OF_OMEGA
-    curriculum = overrides.get("curriculum")
-    if curriculum is not None and length is not None and (curriculum[0] >= length[0] or curriculum[1] > length[1]):
-        absent += OF_CURRICULUM
+    """Those of `overrides` that a run by `algorithm`, of this length, reads."""
+    start = overrides.get("curriculum")
+    too_long = start is not None and length is not None and (start[0] >= length[0] or start[1] > length[1])
+    absent = without(*unread(algorithm), (too_long, OF_CURRICULUM))
     return {field: value for field, value in overrides.items() if field not in absent}
