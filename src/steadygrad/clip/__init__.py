@@ -6,8 +6,9 @@ it is first used: a fixed threshold needs nothing of those that adapt.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from steadygrad import names_of
 
 if TYPE_CHECKING:
     from .clipper import NormClipper as NormClipper
@@ -19,20 +20,12 @@ if TYPE_CHECKING:
     from .threshold import Percentile as Percentile
     from .threshold import Spike as Spike
 
-_HOME = {
-    "NormClipper": "clipper",
-    **dict.fromkeys(("clip_grad_norm_", "grad_norm", "nonfinite_parameters"), "gradients"),
-    "ClipStats": "stats",
-    **dict.fromkeys(("Auto", "Percentile", "Spike"), "threshold"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = names_of(
+    __name__,
+    {
+        "NormClipper": ".clipper",
+        **dict.fromkeys(("clip_grad_norm_", "grad_norm", "nonfinite_parameters"), ".gradients"),
+        "ClipStats": ".stats",
+        **dict.fromkeys(("Auto", "Percentile", "Spike"), ".threshold"),
+    },
+)

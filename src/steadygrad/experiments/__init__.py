@@ -11,8 +11,9 @@ when they are first used: the command line needs the declarations of the setting
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .. import names_of
 
 if TYPE_CHECKING:
     from ..data.datasets import DataSet as DataSet
@@ -29,26 +30,17 @@ if TYPE_CHECKING:
     from .saved import CheckpointError as CheckpointError
     from .saved import Result as Result
 
-_HOMES = {
-    ".config": ("Config", "ConfigError"),
-    "..data.datasets": ("DataSet",),
-    ".evaluation": ("Trained", "evaluate", "load"),
-    ".files": ("read_config",),
-    ".loop": ("run",),
-    ".network": ("Network",),
-    ".presets": ("preset",),
-    ".saved": ("CheckpointError", "Result"),
-    "..storage": ("FolderError",),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(_HOME[name], __name__), name)
-        return value
-    raise AttributeError(f"module 'steadygrad.experiments' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = names_of(
+    __name__,
+    {
+        **dict.fromkeys(("Config", "ConfigError"), ".config"),
+        "DataSet": "..data.datasets",
+        **dict.fromkeys(("Trained", "evaluate", "load"), ".evaluation"),
+        "read_config": ".files",
+        "run": ".loop",
+        "Network": ".network",
+        "preset": ".presets",
+        **dict.fromkeys(("CheckpointError", "Result"), ".saved"),
+        "FolderError": "..storage",
+    },
+)

@@ -23,11 +23,11 @@ remember and chrono are for them alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Generator
 
-from steadygrad import checks
+from steadygrad import checks, names_of
 
 from .matrices import Module as Module
 from .matrices import cycle_ as cycle_
@@ -45,18 +45,7 @@ if TYPE_CHECKING:
     from .gates import chrono_ as chrono_
     from .gates import remember_ as remember_
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("chrono_", "remember_"):  # of gated layers alone: loaded when they are first used
-        from . import gates
-
-        value = globals()[name] = getattr(gates, name)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), "chrono_", "remember_"})
+__getattr__, __dir__ = names_of(__name__, dict.fromkeys(("chrono_", "remember_"), ".gates"))  # for gated layers alone
 
 
 class Initialisation(Protocol):

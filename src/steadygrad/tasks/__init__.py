@@ -18,6 +18,7 @@ import importlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from steadygrad import names_of
 from steadygrad.checks import one_of
 from steadygrad.tasks.task import Batch as Batch
 from steadygrad.tasks.task import Classification as Classification
@@ -88,14 +89,4 @@ def home(name: str) -> type[Task]:
     return getattr(importlib.import_module(f"steadygrad.tasks.{file}"), called)
 
 
-_FILES = {called: file for file, called in HOMES.values()}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _FILES:
-        return getattr(importlib.import_module(f"steadygrad.tasks.{_FILES[name]}"), name)
-    raise AttributeError(f"module 'steadygrad.tasks' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_FILES})
+__getattr__, __dir__ = names_of(__name__, {called: f".{file}" for file, called in HOMES.values()})
