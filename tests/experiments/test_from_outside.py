@@ -120,7 +120,7 @@ def test_data_that_were_moved_are_found_by_their_checksum(
     moved = path.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     assert main(["evaluate", run]) == 2
-    told = f"{path}, the data of {run}, is not there any more: give --data PATH, its place now"
+    told = f"cannot read {path}, the data of {run}: it is not there any more; if it was moved, give --data PATH"
     assert told in capsys.readouterr().err
     assert main(["resume", run, "--epochs", "2"]) == 2
     assert told in capsys.readouterr().err

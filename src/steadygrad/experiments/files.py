@@ -124,9 +124,10 @@ def with_data(config: Config, path: Any, directory: Path | None) -> Config:
     if path is not None:
         return config.changed(path=path)
     if directory is not None and config.path is not None and not os.path.exists(config.path):
-        raise FolderError(
-            f"{config.path}, the data of {directory}, is not there any more: give --data PATH, its place now"
-        )
+        from ..data.sources import DataError
+
+        why = "it is not there any more; if it was moved, give --data PATH"
+        raise DataError(f"cannot read {config.path}, the data of {directory}: {why}")
     return config
 
 
