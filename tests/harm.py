@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from steadygrad import storage
-from steadygrad.experiments import files, record
+from steadygrad.experiments import files
 
 # a server that has imported everything forks a child for each run: a child begins within milliseconds
 CHILDREN = multiprocessing.get_context("forkserver")
@@ -61,4 +61,4 @@ def fill_disk(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if failing == "checkpoint":
         monkeypatch.setattr(storage.os, "replace", full)
     else:
-        monkeypatch.setattr(record, "open", lambda path, *_, **__: Full(path, "ab"), raising=False)
+        monkeypatch.setattr(files, "open", lambda path, *_, **__: Full(path, "ab"), raising=False)

@@ -8,6 +8,8 @@ wait for it.
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,38 +44,47 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("analysis", "baselines", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
-_HOME = {
-    "Auto": "clip",
-    "ClipStats": "clip",
-    "NormClipper": "clip",
-    "Percentile": "clip",
-    "Spike": "clip",
-    "clip_grad_norm_": "clip",
-    "grad_norm": "clip",
-    "nonfinite_parameters": "clip",
-    "Watch": "diagnosis",
-    "watch": "diagnosis",
-    "GradientFlow": "flow",
-    "omega": "regularizer",
-    "GRU": "layers.gru",
-    "LSTM": "layers.lstm",
-    "RNN": "layers.rnn",
-    "LearnedState": "layers.learned_state",
-    "Recurrent": "layers.recurrent",
-    "convert": "layers.convert",
-    "revert": "layers.convert",
-}
 
+def names_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names are loaded when they are first used.
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"steadygrad.{name}")
-    if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(f"steadygrad.{_HOME[name]}"), name)
+    `homes` has the module of each name, relative to the package; nothing where the name is itself a module.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(homes[name] or f".{name}", package)
+        value = vars(sys.modules[package])[name] = getattr(module, name) if homes[name] else module
         return value
-    raise AttributeError(f"module 'steadygrad' has no attribute {name!r}")
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS, *_HOME})
+_ROOMS = ("analysis", "baselines", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
+_CLIPPING = (
+    "Auto",
+    "ClipStats",
+    "NormClipper",
+    "Percentile",
+    "Spike",
+    "clip_grad_norm_",
+    "grad_norm",
+    "nonfinite_parameters",
+)
+__getattr__, __dir__ = names_of(
+    __name__,
+    {
+        **dict.fromkeys(_ROOMS, ""),
+        **dict.fromkeys(_CLIPPING, ".clip"),
+        **dict.fromkeys(("Watch", "watch"), ".diagnosis"),
+        "GradientFlow": ".flow",
+        "omega": ".regularizer",
+        "GRU": ".layers.gru",
+        "LSTM": ".layers.lstm",
+        "RNN": ".layers.rnn",
+        "LearnedState": ".layers.learned_state",
+        "Recurrent": ".layers.recurrent",
+        **dict.fromkeys(("convert", "revert"), ".layers.convert"),
+    },
+)

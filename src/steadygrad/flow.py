@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 import torch
 from torch import Tensor
 
-from . import plotting, regularizer
+from . import regularizer
 from .recurrence.options import Options
 
 if TYPE_CHECKING:
@@ -193,6 +193,8 @@ class GradientFlow(Sequence[CellFlow]):
             The Axes.
         """
         _some(list(self))
+        from . import plotting
+
         ax = plotting.axes(ax)
         for cell in self:
             left = torch.cat([torch.ones(1, dtype=cell.measured.dtype), cell._left().cpu()])

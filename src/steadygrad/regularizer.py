@@ -28,7 +28,6 @@ import torch
 from torch import Tensor
 
 from . import checks
-from .recurrence import nonlinearity as nonlinearities
 
 CONVENTIONS = ("paper", "proceedings", "program")
 ACTIVE = 1e-20
@@ -104,12 +103,14 @@ def omega(
     Reference:
         Pascanu, Mikolov and Bengio, On the difficulty of training recurrent neural networks, 2013.
     """
+    from .recurrence import nonlinearity as nonlinearities
+
     sigma = nonlinearities.get(nonlinearity)
     leak = checks.number("leak", leak, low=0, high=1, open_high=True)
     checks.one_of("convention", convention, CONVENTIONS)
     hidden, errors = _batched(hidden, errors, weight_hh)
     if leak == 0:
-        _check_range(hidden, nonlinearity)
+        _check_range(hidden, nonlinearity, sigma.range)
     steps, batch, _ = hidden.shape
     if lengths is not None:
         checks.lengths(lengths, steps, batch)
@@ -134,8 +135,8 @@ def omega(
     return found.to(hidden.dtype), torch.where(found.isnan(), torch.nan, gradient).to(hidden.dtype)
 
 
-def _check_range(hidden: Tensor, nonlinearity: str) -> None:
-    low, high = nonlinearities.get(nonlinearity).range
+def _check_range(hidden: Tensor, nonlinearity: str, allowed: tuple[float, float]) -> None:
+    low, high = allowed
     slack = 8 * torch.finfo(hidden.dtype).eps  # a rounding of σ may leave its range
     if hidden.numel() and (float(hidden.min()) < low - slack or float(hidden.max()) > high + slack):
         raise ValueError(

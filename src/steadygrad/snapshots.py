@@ -16,6 +16,7 @@ import torch
 
 from .eigen import eigenvalues
 from .flow import CellFlow
+from .storage import finite
 
 LAGS = 200
 DIGITS = 4
@@ -66,14 +67,3 @@ def measured(rnn: Any, errors: Callable[[], Any]) -> CellFlow:
     finally:
         rnn.record = False
     return rnn.flow[0]
-
-
-def finite(value: Any) -> Any:
-    """`value` as JSON can hold it: None where a number is not finite.
-
-    >>> finite([1.0, float("nan")])
-    [1.0, None]
-    """
-    if isinstance(value, (list, tuple)):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,6 +112,17 @@ def read_json(path: Path) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """Put `value` into a JSON file, whole or not at all."""
     write(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def finite(value: Any) -> Any:
+    """`value` as JSON can hold it: None where a number is not finite.
+
+    >>> finite([1.0, float("nan")])
+    [1.0, None]
+    """
+    if isinstance(value, (list, tuple)):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -10,9 +10,10 @@ of Pascanu et al. 2013 lies. 5 of 5 means 57 to 100 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from statistics import NormalDist, median
+from typing import Any
 
 from .checks import number, whole
 
@@ -69,3 +70,25 @@ class SuccessRate:
 
     def __str__(self) -> str:
         return f"{self.solved}/{self.seeds}" if self.seeds else "–"
+
+
+def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """The items of each key, in the order in which they come.
+
+    >>> grouped([1, 2, 3], lambda number: number % 2)
+    {1: [1, 3], 0: [2]}
+    """
+    found: dict[Any, list[Any]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def until_success(results: Sequence[Mapping[str, Any]]) -> tuple[SuccessRate, float | None, float | None]:
+    """How many seeds solved it, and their medians of updates and minutes; None where none did."""
+    solved = [result for result in results if result["solved"]]
+    rate = SuccessRate(len(solved), len(results))
+    if not solved:
+        return rate, None, None
+    seconds = [result["seconds"] for result in solved if "seconds" in result]
+    return rate, median(result["updates"] for result in solved), median(seconds) / 60 if seconds else None

@@ -120,7 +120,10 @@ def test_data_that_were_moved_are_found_by_their_checksum(
     moved = path.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     assert main(["evaluate", run]) == 2
-    assert str(path) in capsys.readouterr().err
+    told = f"cannot read {path}, the data of {run}: it is not there any more; if it was moved, give --data PATH"
+    assert told in capsys.readouterr().err
+    assert main(["resume", run, "--epochs", "2"]) == 2
+    assert told in capsys.readouterr().err
     assert main(["evaluate", run, "--data", str(moved)]) == 0
     assert main(["resume", run, "--epochs", "2", "--data", str(moved), "--quiet"]) == 0
     assert "after 2 epochs" in capsys.readouterr().out
@@ -137,9 +140,9 @@ def test_midi_files_that_cannot_be_read_are_left_out_and_named_where_it_is_asked
     (Path(music_path) / "broken.mid").write_bytes(b"no music")
     words = ["train", "music", music_path, "--hidden", "7", "--epochs", "1", "--plain", "--out", str(tmp_path / "run")]
     assert main(words) == 2
-    assert "1 of 8 MIDI files cannot be used" in capsys.readouterr().err
+    assert "1 of 8 MIDI files cannot be used (faults='skip', as an option --faults skip, " in capsys.readouterr().err
     assert main([*words, "--faults", "skip"]) == 0
-    assert "1 files cannot be read and are left out: " in capsys.readouterr().out
+    assert "left out, as they cannot be read: 1 of the files (" in capsys.readouterr().out
 
 
 def test_ten_lines_are_written_in_an_epoch_of_many_short_pieces(tmp_path: Path) -> None:
@@ -154,7 +157,16 @@ def test_ten_lines_are_written_in_an_epoch_of_many_short_pieces(tmp_path: Path) 
     result = experiments.run(config, tmp_path / "run", progress="none")
     lines = (tmp_path / "run" / files.METRICS).read_text().splitlines()
     assert result.updates == 54
-    assert 10 <= len(lines) <= 12
+    assert len(lines) == 10  # nine within the epoch, after every sixth update, and one at its end
+
+
+def test_at_most_ten_lines_are_written_within_an_epoch_of_few_updates(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be, that is the question " * 60)
+    config = experiments.preset("text", "sgd-c", path=str(text), hidden=5, steps=8, batch=13, epochs=1)
+    result = experiments.run(config, tmp_path / "run", progress="none")
+    assert 11 < result.updates < 20  # rounded down, a line would come after every update
+    assert len((tmp_path / "run" / files.METRICS).read_text().splitlines()) <= 11
 
 
 @pytest.mark.parametrize(

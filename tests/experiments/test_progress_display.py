@@ -16,7 +16,8 @@ from same_run import metrics
 from steadygrad.experiments import Config, Network, run
 from steadygrad.experiments.display import DataWords, Live, Plain, Words, display, displays
 from steadygrad.experiments.display import words as words_of
-from steadygrad.experiments.record import Record, look
+from steadygrad.experiments.files import Record
+from steadygrad.experiments.judges import look
 from steadygrad.experiments.tensorboard import heat_map
 from steadygrad.snapshots import LAGS
 

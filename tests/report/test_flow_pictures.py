@@ -90,6 +90,10 @@ def test_the_curves_of_a_run_are_its_metrics(tmp_path: Path) -> None:
     np.testing.assert_equal(error.get_ydata(), [0.75 / check for check in (1, 2, 3, 4, 5)])
     lines = curves.draw_sweep([("a", "sgd", seen), ("b", "sgd-cr", seen), ("b", "sgd-c", seen)]).axes[1].lines
     assert {line.get_color() for line in lines} == {curves.COLORS["sgd-cr"], curves.COLORS["sgd-c"]}
+    begun = {name: column[:1] for name, column in seen.items()}
+    assert (
+        curves.draw_sweep([("a", "sgd", begun)]).axes[0].lines[0].get_marker() == "o"
+    )  # no line goes through one point
 
 
 def test_the_command_writes_four_pictures_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

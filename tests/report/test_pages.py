@@ -88,7 +88,7 @@ def test_the_page_of_fig7_has_the_counts_of_its_records_and_the_figure() -> None
     records = [
         record(length=(T, T), algorithm=a, solved=a == "sgd-cr") for a in ("sgd", "sgd-c", "sgd-cr") for T in (10, 50)
     ]
-    page = pages.of_fig7(records, "steadygrad reproduce fig7").render()
+    page = pages.of_grid("fig7", records, "steadygrad reproduce fig7").render()
     reader = check_self_contained(page)
     assert len(reader.pictures) == 1
     assert reader.cells[: 3 * 3] == [
@@ -103,7 +103,7 @@ def test_the_page_of_fig7_has_the_counts_of_its_records_and_the_figure() -> None
 
 def test_the_page_of_the_tasks_says_what_was_measured_and_what_the_paper_says() -> None:
     records = [record(seed=seed, preset=preset) for preset in ("paper", "steady") for seed in (1, 2, 3)]
-    reader = check_self_contained(pages.of_tasks(records, "steadygrad reproduce tasks").render())
+    reader = check_self_contained(pages.of_grid("tasks", records, "steadygrad reproduce tasks").render())
     assert reader.cells[:10] == [
         *("temporal-order", "50–200", "paper", "3/3", "2,000", "2", "0.10 %", "0.20 %", "0.60 % (worst 0.90 %)"),
         "100 % with one model for 50–200; generalises up to 400 steps",

@@ -110,7 +110,7 @@ def test_runs_without_a_figure_are_told_and_leave_their_place_empty(tmp_path: Pa
 
 def test_the_page_of_a_table_has_its_figures_its_statement_and_every_run() -> None:
     records = [record(algorithm) for algorithm in FIGURES]
-    page = pages.of_table(TABLES["table1"], records, "steadygrad reproduce table1").render()
+    page = pages.of_grid("table1", records, "steadygrad reproduce table1").render()
     assert "<td>3.43</td><td>3.46</td>" in page
     assert "holds on the test split" in page
     assert "<code>steadygrad reproduce table1</code>" in page

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from steadygrad.tasks.batch import uniform_over
+from steadygrad.tasks.task import uniform_over
 
 Seeded = Callable[[int], torch.Generator]
 Yardstick = Callable[[Sequence[float]], float]

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from .. import checks
 from ..eigen import spectral_radius
-from ..init.found import layers
+from ..init.matrices import layers
 
 
 def add_l1(module: nn.Module, strength: float) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -20,12 +20,13 @@ from torch.optim import Optimizer
 from steadygrad import checks
 
 from .attachment import Attachment, clipper_of, steps_itself
-from .fault import names_by_id, parameters_of, recurrent_ids, undo
 from .judge import Judge
-from .sharded import refuse_fsdp1
+from .norm import refuse_fsdp1
 from .stats import ClipStats, Ledger
-from .threshold import Threshold
-from .units import PER, Per, Units
+from .units import PER, Per, Units, fault, names_by_id, parameters_of
+
+if TYPE_CHECKING:
+    from .threshold import Threshold
 
 
 class NormClipper:
@@ -111,7 +112,7 @@ class NormClipper:
         names = names_by_id(named_parameters, optimizer)
         if recurrent is not None and nonfinite != "shrink":
             raise ValueError(f"recurrent must be left out unless nonfinite='shrink', and that is {nonfinite!r}")
-        shrinking = recurrent_ids(recurrent, names, optimizer) if nonfinite == "shrink" else frozenset[int]()
+        shrinking = fault().recurrent_ids(recurrent, names, optimizer) if nonfinite == "shrink" else frozenset[int]()
         self._judge = Judge(optimizer, nonfinite, units, ledger, names, shrinking)
         self._attachment: Attachment | None = None
         self._attach()
@@ -203,7 +204,7 @@ class NormClipper:
                 raise _SkippedError
             return losses[-1]
 
-        back = undo(self.optimizer) if self._judge.may_skip else None
+        back = fault().undo(self.optimizer) if self._judge.may_skip else None
         try:
             if args:
                 return inner(clipped_closure, *args[1:], **kwargs)

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
 from .gradients import nonfinite_parameters
-
-Names = dict[int, tuple[str, Tensor]]
-
-
-def parameters_of(optimizer: Optimizer) -> list[Tensor]:
-    """All parameters of all groups, in order."""
-    return [tensor for group in optimizer.param_groups for tensor in group["params"]]
-
-
-def names_by_id(named_parameters: Iterable[tuple[str, Tensor]] | None, optimizer: Optimizer) -> Names:
-    """id(tensor) → (name, tensor): an id is only good while its tensor lives, so that is kept beside it."""
-    if named_parameters is None:
-        return {}
-    if isinstance(named_parameters, torch.nn.Module):
-        raise TypeError("named_parameters must be pairs of name and tensor: module.named_parameters(), not the module")
-    names = {id(tensor): (name, tensor) for name, tensor in named_parameters}
-    if not any(id(tensor) in names for tensor in parameters_of(optimizer)):
-        raise ValueError("named_parameters must name the optimizer's parameters, but none of them is among its tensors")
-    return names
+from .units import Names, named, parameters_of
 
 
 def recurrent_ids(recurrent: Iterable[Tensor] | None, names: Names, optimizer: Optimizer) -> frozenset[int]:
@@ -73,16 +54,3 @@ def undo(optimizer: Optimizer) -> Callable[[], None]:
             group.update(saved)
 
     return back
-
-
-def named(optimizer: Optimizer, names: Names) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter of the optimizer with a name: the one given, the optimizer's own, or its place and shape."""
-    for i, group in enumerate(optimizer.param_groups):
-        own: list[Any] = group.get("param_names") or []
-        for j, tensor in enumerate(group["params"]):
-            if id(tensor) in names:
-                yield names[id(tensor)]
-            elif j < len(own):
-                yield own[j], tensor
-            else:
-                yield f"parameter {j} of group {i} (shape {'x'.join(map(str, tensor.shape)) or 'scalar'})", tensor

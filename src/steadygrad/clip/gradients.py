@@ -16,8 +16,8 @@ from torch import Tensor
 
 from steadygrad import checks
 
-from .norm import scale_
-from .sharded import all_finite, anywhere, count_nonfinite, measured, processes_joined, refuse_fsdp1
+from .norm import measured, refuse_fsdp1, scale_
+from .sharded import all_finite, anywhere, count_nonfinite, processes_joined
 
 DOUBLE = (torch.float64, torch.complex128)
 FLOAT32_MAX = torch.finfo(torch.float32).max

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from .fault import Names, at_fault, parameters_of
-from .norm import by_device_and_dtype, clamp_, joined, scale_
-from .sharded import anywhere, is_sharded, local_parts, measured, refuse_fsdp1, unit_norms, whole_sum
+from .norm import by_device_and_dtype, clamp_, joined, measured, refuse_fsdp1, scale_, sharded
 from .stats import Ledger
-from .units import Units
+from .units import Names, Units, fault, parameters_of
 
 SHRINK_ABOVE = 1e10
 SHRINK_BY = 0.02
@@ -94,7 +92,7 @@ class Judge:
         units, ledger = self.units, self.ledger
         grads, members = units.gradients(self.optimizer)
         count = len(units.trackers)
-        norms = [norm / scale for norm in unit_norms(grads, members, count)]
+        norms = [norm / scale for norm in sharded().unit_norms(grads, members, count)]
         norm = joined(norms)
         if not math.isfinite(norm) or (self._recurrent and norm > SHRINK_ABOVE):
             return self._without(norm, scale)
@@ -104,7 +102,7 @@ class Judge:
         ledger.clipped_by += [0] * (count - len(ledger.clipped_by))
         for unit, factor in beyond.items():
             mine = [g for g, member in zip(grads, members, strict=True) if member == unit]
-            scale_(by_device_and_dtype(local_parts(mine)), factor)
+            scale_(by_device_and_dtype(sharded().local_parts(mine)), factor)
             ledger.clipped_by[unit] += 1
         ledger.clipped += bool(beyond)
         ledger.enter(norm, joined([min(n, t.value) for n, t in zip(norms, units.trackers, strict=True)]))
@@ -117,9 +115,10 @@ class Judge:
         for p in parameters_of(self.optimizer):
             if p.grad is not None:
                 # the bound is on the sum over ranks, not on its parts
-                p.grad = whole_sum(p.grad)
-                grads.append(p.grad)
-        clamp_(local_parts(grads), threshold * scale)
+                whole: Tensor = sharded().whole_sum(p.grad)
+                p.grad = whole
+                grads.append(whole)
+        clamp_(sharded().local_parts(grads), threshold * scale)
         after = measured(grads)[0] / scale
         self.ledger.clipped += after < norm
         self.ledger.enter(norm, after)
@@ -147,8 +146,8 @@ class Judge:
         """Go on without this gradient, as `nonfinite` says; an overflow that a GradScaler found is always skipped."""
         ledger = self.ledger
         found_inf = bool(getattr(self.optimizer, "found_inf", None))
-        (overflow,) = anywhere([found_inf], [p.grad for p in parameters_of(self.optimizer)])
-        ledger.last_skipped = at_fault(self.optimizer, self.names) or (f"norm {norm:.3g}",)
+        (overflow,) = sharded().anywhere([found_inf], [p.grad for p in parameters_of(self.optimizer)])
+        ledger.last_skipped = fault().at_fault(self.optimizer, self.names) or (f"norm {norm:.3g}",)
         shrinks = bool(self._recurrent) and not overflow
         if shrinks:
             ledger.shrunk += 1
@@ -182,7 +181,7 @@ class Judge:
             if p.grad is None:
                 continue
             if id(p) in self._recurrent:
-                if is_sharded(p.grad):
+                if sharded().is_sharded(p.grad):
                     # in the parameter's own placements, since a gradient may have come as a partial sum
                     p.grad = p.detach().clone()
                 else:

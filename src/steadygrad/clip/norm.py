@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,6 +41,32 @@ def by_device_and_dtype(gradients: Iterable[Tensor]) -> list[list[Tensor]]:
             )
         groups.setdefault(_kind(g), []).append(g)
     return list(groups.values())
+
+
+def measured(gradients: list[Tensor], p: float = 2.0, foreach: bool | None = None) -> tuple[float, list[list[Tensor]]]:
+    """The joint norm of gradients of any kind, and the tensors of this process to scale. Collective if any is sharded."""
+    groups = by_device_and_dtype(gradients)
+    if all(type(group[0]) is Tensor for group in groups):
+        return total_norm(groups, p, foreach), groups
+    return sharded().measured(gradients, p, foreach)
+
+
+@functools.cache
+def sharded() -> Any:
+    """What knows gradients that are spread over processes (sharded.py): loaded where there may be some."""
+    from . import sharded
+
+    return sharded
+
+
+def refuse_fsdp1(parameters: Iterable[Tensor]) -> None:
+    """Raises ValueError if one of them is managed by FullyShardedDataParallel, whose shards are plain tensors."""
+    if any(getattr(p, "_fsdp_flattened", False) or getattr(p, "_is_flat_param", False) for p in parameters):
+        raise ValueError(
+            "parameters must not be managed by FullyShardedDataParallel (FSDP1), whose gradients are shards that do not "
+            "tell which ranks hold the rest: use torch.distributed.fsdp.fully_shard (FSDP2), or the model's own "
+            "clip_grad_norm_()"
+        )
 
 
 def total_norm(groups: list[list[Tensor]], p: float = 2.0, foreach: bool | None = None) -> float:

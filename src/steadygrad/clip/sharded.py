@@ -15,13 +15,15 @@ import functools
 import math
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .norm import by_device_and_dtype, each_norm, joined, total_norm
-from .ranks import Column, Layout, over_ranks
+
+if TYPE_CHECKING:
+    from .ranks import Layout
 
 LINEAR = ("sum", "avg")  # f times the sum is the sum of f times the parts: each rank may scale its own
 # Replicas differ by rounding at most, at worst bfloat16's 4e-3 in single entries and far less in a norm of many;
@@ -47,6 +49,8 @@ def unit_norms(gradients: list[Tensor], units: list[int], count: int, p: float =
     """The joint norms of `count` units, gradient i belonging to unit `units[i]`. Collective if any is sharded."""
     if not any(map(is_sharded, gradients)):
         return _by_unit(each_norm(gradients, p), units, count, p)
+    from .ranks import Column, over_ranks
+
     held = [_held(g) for g in gradients]
     # a unit's plain gradients have a column even if there are none, so that every rank sends as many numbers
     parts: dict[tuple[int, Layout | None], list[float]] = {(unit, None): [] for unit in range(count)}
@@ -78,12 +82,16 @@ def anywhere(flags: list[bool], gradients: list[Tensor | None]) -> list[bool]:
     layouts = list({_layout(g): None for g in gradients if g is not None and is_sharded(g)})
     if not layouts:
         return flags
+    from .ranks import Column, over_ranks
+
     columns = [Column(flag, None, max, max) for flag in flags]
     return list(map(bool, over_ranks(columns, [layout.mesh for layout in layouts])))
 
 
 def count_nonfinite(gradients: list[Tensor]) -> int:
     """How many entries are infinite or NaN. Collective if any is sharded."""
+    from .ranks import Column, over_ranks
+
     held = [_held(g) if is_sharded(g) else (g, None) for g in gradients]
     bad = [int((~torch.isfinite(local)).sum()) for local, _ in held]
     columns = [Column(count, layout, sum, max) for count, (_, layout) in zip(bad, held, strict=True)]
@@ -105,16 +113,6 @@ def whole_sum(gradient: Tensor) -> Tensor:
 
     given: Any = gradient
     return given.redistribute(placements=[Replicate() if each.is_partial() else each for each in placements])
-
-
-def refuse_fsdp1(parameters: Iterable[Tensor]) -> None:
-    """Raises ValueError if one of them is managed by FullyShardedDataParallel, whose shards are plain tensors."""
-    if any(getattr(p, "_fsdp_flattened", False) or getattr(p, "_is_flat_param", False) for p in parameters):
-        raise ValueError(
-            "parameters must not be managed by FullyShardedDataParallel (FSDP1), whose gradients are shards that do not "
-            "tell which ranks hold the rest: use torch.distributed.fsdp.fully_shard (FSDP2), or the model's own "
-            "clip_grad_norm_()"
-        )
 
 
 def processes_joined() -> bool:
@@ -152,6 +150,8 @@ def _layout(gradient: Any) -> Layout:
                 "parameters must have gradients that are sums or averages over ranks, "
                 f"not one (shape {tuple(gradient.shape)}) to be reduced by {each.reduce_op!r}"
             )
+    from .ranks import Layout
+
     return Layout(mesh, tuple(not each.is_replicate() and not each.is_partial() for each in placements))
 
 

@@ -7,32 +7,16 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import asdict
 from statistics import median_low
-from typing import Any, Protocol
-
-from steadygrad import checks
+from typing import Any
 
 from .threshold import Auto, Percentile, Spike, Threshold
+from .units import Clipping, Fixed, Tracker, same_rule
 
 OUTLIER = 10.0  # of the mean
 START = 1.0  # the largest θ while a robust Auto warms up
 SPREAD = 100.0  # norms of which a tenth is almost 0 must not pull θ to 0
 GAUSSIAN = 1.4826  # a normal variable's deviation, in its median deviations
 CLOSE = 0.01  # the least deviation, of the mean
-
-
-class Tracker(Protocol):
-    """`value` is θ for the next update, `observe` takes in the norm of one; `skips`: beyond θ no update is made."""
-
-    value: float
-    skips: bool
-
-    def observe(self, norm: float) -> None: ...
-
-    def why(self, norm: float) -> str: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 def track(threshold: Threshold) -> Tracker:
@@ -54,34 +38,10 @@ def track(threshold: Threshold) -> Tracker:
         raise ValueError(
             f"threshold must be a number, 'auto', Auto(...), Percentile(...) or Spike(...), not {threshold!r}"
         )
-    return _Fixed(checks.number("threshold", threshold, low=0, open_low=True))
+    return Fixed(threshold)
 
 
-class _Clipping:
-    """A rule that never skips."""
-
-    skips = False
-    value: float
-
-    def why(self, norm: float) -> str:
-        return f"norm {norm:.4g} above {self.value:.4g}"
-
-
-class _Fixed(_Clipping):
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def observe(self, norm: float) -> None:
-        pass
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"rule": "fixed"}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        _same_rule(state, self.state_dict())
-
-
-class _RunningMean(_Clipping):
+class _RunningMean(Clipping):
     def __init__(self, rule: Auto) -> None:
         self.value = math.inf
         self._rule = rule
@@ -129,14 +89,14 @@ class _RunningMean(_Clipping):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # before there was a choice of statistics, this was the only one
-        _same_rule({"statistic": "mean", **state}, {"rule": "auto", **asdict(self._rule)})
+        same_rule({"statistic": "mean", **state}, {"rule": "auto", **asdict(self._rule)})
         self._norms = deque(state["norms"], maxlen=self._rule.window)
         self._ordered = sorted(self._norms) if len(self._norms) < self._rule.warmup else []
         self._sum, self._turn = state["sum"], state["turn"]
         self.value = math.inf if state["value"] is None else state["value"]
 
 
-class _Window(_Clipping):
+class _Window(Clipping):
     """The last norms as they came and in order, and a θ that depends on their order alone."""
 
     def __init__(self, name: str, rule: Auto | Percentile) -> None:
@@ -162,7 +122,7 @@ class _Window(_Clipping):
         return {**self._named, "norms": list(self._norms)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        _same_rule({"statistic": "mean", **state} if self._named["rule"] == "auto" else state, self._named)
+        same_rule({"statistic": "mean", **state} if self._named["rule"] == "auto" else state, self._named)
         self._norms = deque(state["norms"], maxlen=self._norms.maxlen)
         self._ordered = sorted(self._norms)
         self.value = self._threshold()
@@ -194,6 +154,8 @@ class _RunningPercentile(_Window):
 
 
 class _RunningDeviation:
+    watches_spikes = True
+
     def __init__(self, rule: Spike) -> None:
         self.value = math.inf
         self.skips = rule.action == "skip"
@@ -229,7 +191,7 @@ class _RunningDeviation:
         return {"rule": "spike", **asdict(self._rule), **gathered}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        _same_rule(state, {"rule": "spike", **asdict(self._rule)})
+        same_rule(state, {"rule": "spike", **asdict(self._rule)})
         self._first = list(state["first"])
         self._mean, self._spread = state["mean"], state["deviation"]
         if len(self._first) == self._rule.warmup:
@@ -242,9 +204,3 @@ class _RunningDeviation:
 
     def _set_value(self) -> None:
         self.value = self._mean + self._rule.z * self._deviation()
-
-
-def _same_rule(state: dict[str, Any], rule: dict[str, Any]) -> None:
-    came = {key: state.get(key) for key in rule}
-    if came != rule:
-        raise ValueError(f"state must come from a clipper with the threshold {rule}, not {came}")

@@ -130,25 +130,21 @@ def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     from ..paper.tables import TABLES as PRINTED
     from ..report import pages, tables
 
+    made = {"comparison": tables.comparison, "tasks": tables.tasks, "fig7": tables.success_by_length}
+    table = tables.figures(PRINTED[what], records) if what in PRINTED else made[what](records)
+    print(f"\n{table.plain()}\n")
+    written: Sequence[Any] = ()
     if what == "comparison":
-        print(f"\n{tables.comparison(records).plain()}\n")
-        for path in plotting.save(comparison.draw(comparison.rows(records)), out / what):
-            print(path)
-        return pages.of_comparison(records, command)
-    if what == "tasks":
-        print(f"\n{tables.tasks(records).plain()}\n")
-        return pages.of_tasks(records, command)
-    if what in PRINTED:
-        print(f"\n{tables.figures(PRINTED[what], records).plain()}\n")
-        for sentence in tables.sentences(PRINTED[what], records):
-            print(sentence.replace("`", ""))
-        return pages.of_table(PRINTED[what], records, command)
-    print(f"\n{tables.success_by_length(records).plain()}\n")
-    print(f"The paper: {fig7.CLAIM}\n{pages.measured(records)}\n")
-    data, about = fig7.data(records), {"title": fig7.TITLE, "claim": fig7.CLAIM, "command": command}
-    for path in figures.save("fig7", data, fig7.draw(data), out, about=about):
-        print(path)
-    return pages.of_fig7(records, command)
+        written = plotting.save(comparison.draw(comparison.rows(records)), out / what)
+    elif what == "fig7":
+        print(f"The paper: {fig7.CLAIM}\n{pages.measured(records)}\n")
+        data, about = fig7.data(records), {"title": fig7.TITLE, "claim": fig7.CLAIM, "command": command}
+        written = figures.save("fig7", data, fig7.draw(data), out, about=about)
+    elif what in PRINTED:
+        written = [sentence.replace("`", "") for sentence in tables.sentences(PRINTED[what], records)]
+    for each in written:
+        print(each)
+    return pages.of_grid(what, records, command)
 
 
 def _left_out(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

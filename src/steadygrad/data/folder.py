@@ -69,8 +69,8 @@ def midi_folder(
             unusable.append(str(fault))
     if unusable and faults == "raise":
         raise DataError(
-            f"{len(unusable)} of {len(files)} MIDI files cannot be used (faults='skip' leaves them out): "
-            + "; ".join(unusable)
+            f"{len(unusable)} of {len(files)} MIDI files cannot be used (faults='skip', as an option --faults skip, leaves "
+            "them out): " + "; ".join(unusable)
         )
     rolls = [piece.roll for _, piece in sorted(pieces, key=lambda entry: entry[0])]
     n_test, n_valid = (max(1, round(len(rolls) * part)) if part else 0 for part in (test, valid))

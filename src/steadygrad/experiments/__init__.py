@@ -11,45 +11,36 @@ when they are first used: the command line needs the declarations of the setting
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .. import names_of
 
 if TYPE_CHECKING:
     from ..data.datasets import DataSet as DataSet
     from ..storage import FolderError as FolderError
     from .config import Config as Config
     from .config import ConfigError as ConfigError
+    from .evaluation import Trained as Trained
     from .evaluation import evaluate as evaluate
+    from .evaluation import load as load
     from .files import read_config as read_config
     from .loop import run as run
     from .network import Network as Network
     from .presets import preset as preset
     from .saved import CheckpointError as CheckpointError
     from .saved import Result as Result
-    from .trained import Trained as Trained
-    from .trained import load as load
 
-_HOMES = {
-    ".config": ("Config", "ConfigError"),
-    "..data.datasets": ("DataSet",),
-    ".evaluation": ("evaluate",),
-    ".files": ("read_config",),
-    ".loop": ("run",),
-    ".network": ("Network",),
-    ".presets": ("preset",),
-    ".saved": ("CheckpointError", "Result"),
-    "..storage": ("FolderError",),
-    ".trained": ("Trained", "load"),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = globals()[name] = getattr(importlib.import_module(_HOME[name], __name__), name)
-        return value
-    raise AttributeError(f"module 'steadygrad.experiments' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = names_of(
+    __name__,
+    {
+        **dict.fromkeys(("Config", "ConfigError"), ".config"),
+        "DataSet": "..data.datasets",
+        **dict.fromkeys(("Trained", "evaluate", "load"), ".evaluation"),
+        "read_config": ".files",
+        "run": ".loop",
+        "Network": ".network",
+        "preset": ".presets",
+        **dict.fromkeys(("CheckpointError", "Result"), ".saved"),
+        "FolderError": "..storage",
+    },
+)

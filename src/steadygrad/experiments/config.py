@@ -60,6 +60,8 @@ USUAL_RADIUS = 0.9
 TIME_STEP, SHORTEST_STEP = 0.25, 0.001
 """Seconds: the usual step of a user's own music, and the shortest."""
 LARGEST_SEED = 2**63 - 1
+SPLITS = ("train", "valid", "test")
+"""The parts of a data set."""
 
 DRAWN, DATA, OF_TEXT, OF_MUSIC = "drawn", "data", "text", "music"
 """Which problems a setting is for: those that draw sequences, those with a data set; of these, text or music."""

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..baselines import penalty
+from .. import clip
 from ..checks import one_of
-from ..clip import NormClipper, grad_norm, nonfinite_parameters
 from .config import USUAL_MOMENTUM
 
 LOST = 1000  # so many updates in a row without a finite gradient, and the run has diverged
@@ -156,12 +155,16 @@ class Descent(Method):
         super().__init__(named)
         self._parameters = [parameter for _, parameter in self.named]
         self._optimizer = build(optimizer, self._parameters, lr, momentum)
-        self._clipper: NormClipper | None = None
+        self._clipper: clip.NormClipper | None = None
         if threshold is not None:
             about: Any = {"per": per, "named_parameters": self.named, "history": 0}
-            self._clipper = NormClipper(self._optimizer, threshold, nonfinite, **about)
-        both = ((penalty.add_l1, l1), (penalty.add_l2, l2))
-        self._penalties = [(add, strength) for add, strength in both if strength > 0]
+            self._clipper = clip.NormClipper(self._optimizer, threshold, nonfinite, **about)
+        self._penalties: list[tuple[Any, float]] = []
+        if l1 or l2:
+            from ..baselines import penalty
+
+            both = ((penalty.add_l1, l1), (penalty.add_l2, l2))
+            self._penalties = [(add, strength) for add, strength in both if strength > 0]
         self._lost = 0
 
     @property
@@ -233,9 +236,9 @@ class Descent(Method):
             except FloatingPointError as error:
                 raise Diverged(f"{error}, {self.after}") from error
             return self._clipper.stats.norm_before
-        norm = grad_norm(self._parameters).item()
+        norm = clip.grad_norm(self._parameters).item()
         if not (math.isfinite(norm) and math.isfinite(loss)):
-            names = ", ".join(nonfinite_parameters(self.named)) or "none"
+            names = ", ".join(clip.nonfinite_parameters(self.named)) or "none"
             seen = f"the loss is {loss:.3g}, the gradient's norm {norm:.3g} (not finite: {names})"
             raise Diverged(f"{seen}, {self.after}")
         self._optimizer.step()

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -28,10 +29,10 @@ from torch import Tensor
 from ..checks import one_of, whole
 from ..reproducible import stream, threads
 from ..tasks.task import Regression
+from . import files
 from . import problem as problems
-from .config import DRAWN, Config
+from .config import DRAWN, SPLITS, Config
 from .network import Network
-from .saved import SPLITS
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
 STATES = 2**24  # at most so many numbers [T, B, H] are held at once: 64 MB in float32
@@ -174,6 +175,29 @@ class Success:
             self.best = Best(best["updates"], found, weights, best["beyond"])
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A network with the best weights of a run (`model.rnn`, `model.readout`), and the characters of a model of text."""
+
+    config: Config
+    model: Network
+    symbols: list[str] | None = None
+
+
+def load(directory: str | Path) -> Trained:
+    """The network of the run in `directory` with its best weights, without its data."""
+    config, symbols, sizes = files.read_config(directory), None, None
+    if config.form != DRAWN:
+        about = files.read_about(Path(directory))
+        symbols, width = about["symbols"], about["width"]
+        inputs, outputs = width if isinstance(width, list) else (width, width)
+        cost = about.get("cost", "keys" if symbols is None else "classes")
+        sizes = SimpleNamespace(input_size=inputs, output_size=outputs, cost=cost)
+    model = Network(config, sizes)
+    files.read_weights(model, directory)
+    return Trained(config, model, symbols)
+
+
 def evaluate(
     source: str | Path | Network,
     length: int | tuple[int, int] | None = None,
@@ -189,25 +213,20 @@ def evaluate(
     Args:
         source: a run's directory, whose best weights are taken, or a `Network` (of a drawn problem).
         length: T, or (low, high) with both ends included; the run's own if None.
-        sequences: how many fresh sequences.
-        seed: of these sequences; they are never those of the training, whatever its seed was.
+        sequences, seed: how many fresh sequences, never those of the training, whatever its seed was.
         split: of a data set: 'train', 'valid' or 'test'.
         path: where the run's own data are now, if they were moved; their checksum must be the run's.
         layer_threads: of the recurrent layer; the result does not depend on them.
 
-    Returns:
-        A dict of `length` [low, high], `sequences`, `seed`, `error`, `errors` by criterion, and `loss`; of a data set
-        `split`, `score` and its `unit` (negative log-likelihood: lower is better).
+    Returns `length` [low, high], `sequences`, `seed`, `error`, `errors` by criterion, and `loss`; of a data set `split`,
+    `score` and its `unit` (negative log-likelihood: lower is better).
 
     Example:
-        >>> from steadygrad.experiments import Config, Network, evaluate
         >>> evaluate(Network(Config("addition", "sgd")), 20, sequences=200)["errors"]["absolute"] > 0.5
         True
 
     Reference: Pascanu, Mikolov & Bengio 2013, tables 1 and 2; supplement, "The pathological synthetic tasks".
     """
-    from .trained import load, verify_data
-
     whole("threads", layer_threads)
     network = source if isinstance(source, Network) else load(source).model
     network.threads = layer_threads
@@ -216,9 +235,10 @@ def evaluate(
         one_of("split", split, SPLITS)
         if length is not None:
             raise ValueError(f"length must be left out with {config.problem!r}, which has a data set, not {length!r}")
-        problem = problems.build(config if path is None else config.changed(path=path))
+        folder = None if isinstance(source, Network) else Path(source)
+        problem = problems.build(files.with_data(config, path, folder))
         if not isinstance(source, Network):
-            verify_data(Path(source), problem)
+            files.verify_data(Path(source), problem)
         with threads(1):
             return {"split": split, "score": figure(network, problem, split), "unit": problem.unit}
     length = config.length if length is None else length

@@ -1,32 +1,47 @@
 """What a run leaves on disk.
 
     DIR/config.json           the settings
-    DIR/data.json             what a run on a data set was trained on: its symbols, and a checksum
-    DIR/metrics.jsonl         one line for each check
-    DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues
+    DIR/data.json             what a run on a data set was trained on: width, symbols (the characters; null for music), unit,
+                              parts, and a sha256, which tells whether the user's own file is still the same, wherever it is
+    DIR/metrics.jsonl         one line for each check: updates, loss, gradient_norm, gradient_norm_max, clip_rate, skipped,
+                              omega, active, spectral_radius, horizon, lr, alpha, updates_per_second, seconds
+        drawn problems        test_loss, error, errors, tested, beyond (the error at twice the longest length, once it is
+                              solved), low, high
+        data sets             epoch, tokens, train, valid, tokens_per_second
+    DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues (snapshots.py): updates,
+                              steps, stride, norms, eigenvalues
     DIR/weights.safetensors   the best weights so far
     DIR/checkpoints/          the last two states (saved.py)
     DIR/result.json           the result, once there is one
 
-Every file is whole or not there (storage.py). A run takes an empty folder, or continues in its own, and never touches
-another's.
+Every file is whole or not there (storage.py); of the two that grow line by line, what was written after the checkpoint that a
+run goes on from is cut off. Numbers that are not finite are null. A run takes an empty folder, or continues in its own, and
+never touches another's.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import storage
 from ..storage import FolderError
-from .config import Config, ConfigError
+from .config import SPLITS, Config, ConfigError
 
 if TYPE_CHECKING:
     import torch
 
+    from ..snapshots import Snapshot
+
 CONFIG, DATA, METRICS, FLOW = "config.json", "data.json", "metrics.jsonl", "flow.jsonl"
 WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoints"
 OWN = (CONFIG, DATA, METRICS, FLOW, WEIGHTS, RESULT, CHECKPOINTS)
+THINNING = 1.015
+"""The next snapshot is due once the updates have grown by this factor: a long run has a few hundred."""
 
 
 def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
@@ -90,3 +105,101 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
     except (FileExistsError, NotADirectoryError):
         raise FolderError(f"{directory} must be a folder, and a file is in its place") from None
     storage.write(directory / CONFIG, config.to_json().encode())
+
+
+def keep_data(directory: Path, problem: Any) -> None:
+    """Write down what the run is trained on, or see that it is still the same."""
+    if (directory / DATA).exists():
+        verify_data(directory, problem)
+        return
+    inputs, outputs = problem.input_size, problem.output_size
+    about = {"width": inputs if inputs == outputs else [inputs, outputs], "symbols": problem.symbols}
+    about |= {"cost": problem.cost, "unit": problem.unit}
+    about |= {"parts": {split: problem.predictions(split) for split in SPLITS}, "sha256": problem.checksum()}
+    storage.write_json(directory / DATA, about)
+
+
+def with_data(config: Config, path: Any, directory: Path | None) -> Config:
+    """The settings with `path`, where the run's own data are now; without it, those of a run are where they were."""
+    if path is not None:
+        return config.changed(path=path)
+    if directory is not None and config.path is not None and not os.path.exists(config.path):
+        from ..data.sources import DataError
+
+        why = "it is not there any more; if it was moved, give --data PATH"
+        raise DataError(f"cannot read {config.path}, the data of {directory}: {why}")
+    return config
+
+
+def verify_data(directory: Path, problem: Any) -> None:
+    """Refuse data that are not those of the run in `directory`."""
+    if read_about(directory)["sha256"] != problem.checksum():
+        where = f"{problem.config.path or problem.config.problem} has changed since the run in {directory} was begun"
+        raise FolderError(f"{where}: put it back, or begin another run")
+
+
+def read_about(directory: Path) -> dict[str, Any]:
+    """What a run on a data set was trained on."""
+    path = directory / DATA
+    try:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _ = about["width"], about["symbols"], about["sha256"]
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not tell what the run was trained on ({type(error).__name__})") from error
+    return about
+
+
+class Record:
+    """The two files of lines in a run's folder.
+
+    `sizes` are their sizes in bytes at the checkpoint that the run goes on from: what was written after it is cut off, for it
+    will be written again. None begins them anew.
+    """
+
+    def __init__(self, directory: Path, sizes: dict[str, int] | None = None) -> None:
+        self._paths = {name: directory / name for name in (METRICS, FLOW)}
+        self._files: dict[str, FileIO] = {}
+        for name, path in self._paths.items():
+            # unbuffered: a line that a full disk did not take must not be tried again when the file is closed
+            file = open(path, "ab", buffering=0)  # noqa: SIM115
+            kept = (sizes or {}).get(name, 0)
+            if os.path.getsize(path) > kept:
+                file.truncate(kept)
+            self._files[name] = file
+        self.next_snapshot = 0
+
+    def append(self, name: str, line: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl or flow.jsonl."""
+        values = {key: storage.finite(value) for key, value in line.items()}
+        left = json.dumps(values, allow_nan=False).encode() + b"\n"
+        try:
+            while left:
+                left = left[self._files[name].write(left) :]
+        except OSError as error:
+            raise storage.cannot_write(self._paths[name], error) from error
+
+    def snapshot(self, updates: int, seen: Snapshot) -> None:
+        """Add a line to flow.jsonl, if one is due."""
+        if updates < self.next_snapshot:
+            return
+        shown = {name: getattr(seen, name) for name in ("steps", "stride", "norms", "eigenvalues")}
+        self.append(FLOW, {"updates": updates, **shown})
+        self.next_snapshot = math.ceil(updates * THINNING)
+
+    def settle(self) -> dict[str, int]:
+        """Make sure that all lines are on the disk, and return the sizes of the files."""
+        sizes: dict[str, int] = {}
+        for name, file in self._files.items():
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise storage.cannot_write(self._paths[name], error) from error
+            sizes[name] = os.path.getsize(self._paths[name])
+        return sizes
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()

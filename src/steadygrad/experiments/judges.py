@@ -23,29 +23,35 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ..reproducible import stream
-from ..snapshots import measured, snapshot
+from ..snapshots import Snapshot, measured, snapshot
 from .descent import Diverged
 from .evaluation import Score, Success, figure
 from .learner import Tally
-from .record import look
 from .saved import Result
 
 if TYPE_CHECKING:
     from .loop import Loop
+    from .network import Network
 
 LINES = 10
 """At most so many lines of metrics within an epoch, besides the one at its end."""
 
 
-class BySuccess:
-    """The judge of a problem that draws its sequences; `polishing` is (since, for so many) updates, once it is solved."""
-
+class _Judge:
     def __init__(self, loop: Loop) -> None:
         self.loop, self.config, self.problem = loop, loop.config, loop.problem
         self.learner, self.feed = loop.learner, loop.learner.feed
+
+
+class BySuccess(_Judge):
+    """The judge of a problem that draws its sequences; `polishing` is (since, for so many) updates, once it is solved."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
         self.success = Success(loop.config)
         self.polishing: tuple[int, int] | None = None
         self.horizon: int | None = None
@@ -155,19 +161,36 @@ class BySuccess:
             )
 
 
+def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
+    """Measure the gradients of a network on one batch of sequences of `length`, drawn for this alone; none is kept."""
+    batch = network.problem.sample(network.config.batch, length, generator)
+    parameters = [parameter for _, parameter in network.trained()]
+
+    def errors() -> None:
+        torch.autograd.grad(network.problem.loss(network.taught(batch), batch), parameters)
+
+    def of_last() -> None:
+        y = network.taught(batch)
+        (error,) = torch.autograd.grad(network.problem.loss(y, batch), y, retain_graph=True)
+        error[:-1] = 0
+        torch.autograd.grad(y, parameters, error)
+
+    counted = batch.steps.stop - batch.steps.start
+    return snapshot(network.rnn, errors, None if counted == 1 else of_last)
+
+
 class _Stopped(Exception):
     """The run was interrupted while the data are read for the result."""
 
 
-class ByValidation:
+class ByValidation(_Judge):
     """The judge of a data set; `best_epoch` and `valid` are of the best validation, 0 and infinite before the first."""
 
     def __init__(self, loop: Loop) -> None:
-        self.loop, self.config, self.problem = loop, loop.config, loop.problem
-        self.learner, self.feed = loop.learner, loop.learner.feed
+        super().__init__(loop)
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
-        self._every = max(1, self.problem.updates_per_epoch // LINES)
+        self._every = math.ceil(self.problem.updates_per_epoch / LINES)
         self._sample = next(self.problem.epoch(0))
         self._learning, self._at = 0.0, perf_counter()
         self._lined: tuple[int, int, float] = (0, 0, 0.0)

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from . import methods
 from . import problem as problems
 from .config import DRAWN, Config
+from .descent import Descent, Method, Since
 from .descent import Diverged as Diverged
-from .descent import Since
 from .network import Network
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 
@@ -177,12 +176,9 @@ class Passes:
 class Learner:
     """A network in training.
 
-    Attributes:
-        feed: where its batches come from (`Draws` or `Passes`), and how far it has come.
-        descent: what makes an update (methods.py), and what was seen of the gradients.
-        lr, alpha: of the last update.
+    `feed` is where its batches come from (`Draws` or `Passes`), and how far it has come; `descent` what makes an update, and
+    what was seen of the gradients; `lr` and `alpha` those of the last update.
 
-    Example:
         >>> learner = Learner(Config("temporal-order", "sgd-cr", (10, 12), threshold=1.0, alpha=2.0))
         >>> losses = [learner.update() for _ in range(3)]
         >>> learner.updates, learner.since.loss == sum(losses)
@@ -202,7 +198,7 @@ class Learner:
             self.network.rnn.generator = self.feed.generator
         named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
         self._schedules = {rate: Schedule(name, *self.feed.span) for rate, name in named.items()}
-        self.descent = methods.build(self.network)
+        self.descent = _method(self.network)
 
     @property
     def updates(self) -> int:
@@ -301,6 +297,18 @@ class Learner:
         if self._mean is not None and (number := self._averaged) > 0:
             for mean, parameter in zip(self._mean.parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(parameter, 1 / number)
+
+
+def _method(network: Network) -> Method:
+    """What makes an update, as the network's config asks for it."""
+    config = network.config
+    if config.network == "echo-state" or config.optimizer == "hessian-free":
+        from . import methods
+
+        return (methods.Regression if config.network == "echo-state" else methods.Newton)(network)
+    clipping: Any = {"threshold": config.threshold, "nonfinite": config.nonfinite, "per": config.per}
+    rates = (config.optimizer, config.lr, config.momentum)
+    return Descent(network.trained(), *rates, **clipping, l1=config.l1, l2=config.l2)
 
 
 def starting_with(start: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -32,9 +32,7 @@ from .display import PROGRESS, Display, displays, words
 from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
 from .network import Network, threads
-from .record import Record
 from .saved import Result
-from .trained import keep_data
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display
@@ -59,13 +57,13 @@ class Loop:
         self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
         self._before = 0.0
         if found is None:
-            self.record = Record(directory)
+            self.record = files.Record(directory)
         else:
             values = found.values
             self.learner.load_state(found.tensors, values)
             self.judge.load_state(starting_with(BEST, found.tensors), values)
             self._before = values["seconds"]
-            self.record = Record(directory, values["sizes"])
+            self.record = files.Record(directory, values["sizes"])
             self.record.next_snapshot = values["next_snapshot"]
         self._begun = perf_counter()
 
@@ -171,8 +169,7 @@ def run(
 
     Args:
         problem: a class in a file (docs/problems.md); a name or 'FILE.py:CLASS' will do too.
-        config: the settings (`preset` has them by name).
-        directory: where everything is written (files.py); created if needed.
+        config, directory: the settings (`preset` has them by name), and where everything is written (files.py).
         progress: 'auto' (a live display on a terminal, else a line for each check), 'plain' or 'none'.
         resume: go on from the newest checkpoint, to the very same numbers; not if there is a result within the limits.
         max_updates, epochs, max_seconds: limits for this call in place of the config's; schedules still follow the config.
@@ -180,18 +177,11 @@ def run(
         tensorboard: also write scalars and a picture of the gradient's flow for TensorBoard, to DIR/tensorboard.
         data: where the run's own text or music is now, if it was moved; its checksum must be the run's.
 
-    Returns:
-        The result, which is also in DIR/result.json, unless Ctrl-C or SIGTERM interrupted the run: then it has none yet. The
-        best weights are in DIR/weights.safetensors.
-
-    Raises:
-        FolderError: the folder holds another run, or the data have changed since this one began.
-        CheckpointError: there are checkpoints, and none can be used.
-        DataError: the data are missing, altered or unreadable.
+    Returns the result, which is also in DIR/result.json, unless Ctrl-C or SIGTERM interrupted the run: then it has none yet.
+    Raises FolderError (another run is there, or the data have changed), CheckpointError or DataError (none can be used).
 
     Example:
         >>> import tempfile
-        >>> from steadygrad.experiments import Config, run
         >>> config = Config("temporal-order", "sgd", (10, 12), hidden=5, test_sequences=100, check_sequences=100)
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     result = run(config, directory, progress="none", max_updates=10)
@@ -208,7 +198,7 @@ def run(
         time = checks.number("max_seconds", max_seconds, low=0, open_low=True)
     checks.number("checkpoint_seconds", checkpoint_seconds, low=0)
     storage.safetensors()
-    problem = problems.build(config if data is None else config.changed(path=data))
+    problem = problems.build(files.with_data(config, data, directory if resume else None))
     drawn = config.form == DRAWN
     shown = displays(directory, progress, tensorboard, words(config, problem))
     files.claim(directory, config, resume)
@@ -216,7 +206,7 @@ def run(
         busy = f"{directory} is in use: another process is training there"
         stack.enter_context(storage.locked(directory / ".lock", busy))
         if not drawn:
-            keep_data(directory, problem)
+            files.keep_data(directory, problem)
         result = Result.read(directory)
         if result is not None and not _can_go_on(result, limit, time):
             return result
@@ -228,7 +218,7 @@ def run(
         for each in shown:
             stack.enter_context(each.shown(config, whole, time, loop.judge.done))
         if skipped := getattr(problem, "skipped", ()):
-            loop.say(f"{len(skipped)} files cannot be read and are left out: {'; '.join(skipped)}")
+            loop.say(f"left out, as they cannot be read: {len(skipped)} of the files ({'; '.join(skipped)})")
         stack.enter_context(_interruptible(loop))
         return loop.run(limit, time, checkpoint_seconds)
 

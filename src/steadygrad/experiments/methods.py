@@ -1,9 +1,4 @@
-"""What makes an update: a step down the gradient (descent.py), Hessian-free optimisation, or an echo state network's fit.
-
-    learn(network, feed)     make one update with the next batch of `feed`, and return its loss
-    settle()                 bring the network to what it has learned so far, before it is tested or saved as the best
-    judge(), summary()       has it diverged? what was seen since the last summary
-    state(), load_state()    all that the next update depends on but the network's parameters, for checkpoints
+"""What makes an update in place of a step down the gradient (descent.py): Hessian-free optimisation, or an echo state's fit.
 
 Hessian-free: the whole batch is the gradient's, its first `curvature_batch` sequences are the curvature's. Echo state: a batch
 is added to the sums of the ridge regression, which is solved where the network is tested; an update has no loss of its own.
@@ -20,22 +15,10 @@ from torch import Tensor
 from ..baselines import EchoState, HessianFree
 from ..tasks import Batch
 from .config import Config
-from .descent import Descent, Diverged, Method, load_moments, moments
+from .descent import Diverged, Method, load_moments, moments
 from .network import Network
 
 SUMS = "sums"  # of the regression, in a checkpoint
-
-
-def build(network: Network) -> Method:
-    """What the network's config asks for."""
-    config = network.config
-    if config.network == "echo-state":
-        return Regression(network)
-    if config.optimizer == "hessian-free":
-        return Newton(network)
-    clipping: Any = {"threshold": config.threshold, "nonfinite": config.nonfinite, "per": config.per}
-    rates = (config.optimizer, config.lr, config.momentum)
-    return Descent(network.trained(), *rates, **clipping, l1=config.l1, l2=config.l2)
 
 
 class Newton(Method):

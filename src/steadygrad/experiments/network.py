@@ -8,7 +8,7 @@ A drawn problem counts some steps s of a batch, S of them; a data set counts eve
     E = mean over s, b of −log softmax(y_s)[d_s]  or  (y_s − d_s)²                classification, regression
     E = Σ_b w_b Σ_{k ≤ T_b} ℓ_k,   w_b = 1/B, or 1/(B T_b) for the mean cost      one of O classes: ℓ = −log softmax(y)[d]
                                                                                   O keys: ℓ = Σ_o log(1 + e^{y_o}) − d_o y_o
-    ∂E/∂V = Σ ∂E/∂y hᵀ,   ∂E/∂c = Σ ∂E/∂y,   ∂E/∂h = Vᵀ ∂E/∂y                     (∂E/∂y: tasks/by_hand.py, data/costs.py)
+    ∂E/∂V = Σ ∂E/∂y hᵀ,   ∂E/∂c = Σ ∂E/∂y,   ∂E/∂h = Vᵀ ∂E/∂y                     (∂E/∂y: tasks/task.py, data/costs.py)
 
 These small products are worked out by hand while training: with autograd's bookkeeping they take more than twice as long.
 The tests compare both. A problem with a loss of its own goes through autograd.
@@ -30,10 +30,9 @@ from torch import Tensor, nn
 import steadygrad
 
 from .. import init
-from ..baselines import TeacherForced, reservoir
 from ..reproducible import stream, threads
 from ..tasks import Batch
-from ..tasks.by_hand import loss_by_hand
+from ..tasks.task import loss_by_hand
 from . import problem
 from .config import NETWORKS, OF_GATED, Config, ConfigError
 
@@ -58,19 +57,11 @@ class Read(NamedTuple):
 class Network(nn.Module):
     """The network of an experiment, its weights drawn as the config says.
 
-    Args:
-        config: the settings of the run; its `seed` alone decides the weights.
-        of: the problem, or anything with its `input_size` and `output_size`; made from the config if None.
-
-    Attributes:
-        rnn, readout: the two layers.
-        threads: of the recurrent layer alone; None is torch's own number.
+    `of` is the problem, or anything with its `input_size` and `output_size`; made from the config if None. `rnn` and `readout`
+    are the two layers, `threads` those of the recurrent layer alone; None is torch's own number.
 
     Example:
         >>> network = Network(Config("temporal-order", "sgd"))
-        >>> batch = network.problem.sample(20, 50, torch.Generator().manual_seed(0))
-        >>> network.answers(batch).shape
-        torch.Size([1, 20, 4])
         >>> logits, state = network(torch.tensor([[3]]))          # one token of one sequence
         >>> logits, state = network(torch.tensor([[5]]), state)   # the next
         >>> logits.shape, state.shape
@@ -82,10 +73,11 @@ class Network(nn.Module):
         self.config = config
         self.problem = problem.build(config) if of is None else of
         self.threads: int | None = None
+        self.is_forced = config.teacher_forcing is not None  # output units take their targets, and are the read-out
         self.rnn, self.readout = _layers(config, self.problem)
         self._dtype = getattr(torch, config.dtype)
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
-        self._by_hand = None if config.teacher_forcing is not None else loss_by_hand(self.problem)
+        self._by_hand = None if self.is_forced else loss_by_hand(self.problem)
         _draw(self, config)
 
     def forward(self, inputs: Tensor, state: Any = None) -> tuple[Tensor, Any]:
@@ -93,11 +85,9 @@ class Network(nn.Module):
 
         `inputs` are tokens [T, B] int64, or channels [T, B, C]; `state` [1, B, H] is from the call before, None begins anew.
         """
-        forced = isinstance(self.rnn, TeacherForced)
+        rnn: Any = self.rnn.eval() if self.is_forced else self.rnn
         with threads(self.threads):
-            states, last = (
-                self.rnn.eval()(self.given(inputs), state=state) if forced else self.rnn(self.given(inputs), state)
-            )
+            states, last = rnn(self.given(inputs), **{"state" if self.is_forced else "hx": state})
         return self.readout(states), last
 
     def answers(self, batch: Batch) -> Tensor:
@@ -195,7 +185,7 @@ class Network(nn.Module):
     def _states(self, batch: Batch, truncate: int | None = None) -> Tensor:
         """The states at the steps that count: [S, B, H]. The gradient is cut every `truncate` steps, counted from the last."""
         inputs = self.given(batch.inputs)
-        if isinstance(self.rnn, TeacherForced):  # its output units are the read-out
+        if self.is_forced:
             with threads(self.threads):
                 return self.rnn.eval()(inputs)[0][batch.steps]
         T, state, earlier = len(inputs), None, list[Tensor]()
@@ -229,7 +219,7 @@ class Network(nn.Module):
 
     def given(self, inputs: Tensor) -> Tensor:
         """Inputs in the network's dtype; tokens as they are, but for units that are their own outputs."""
-        if isinstance(self.rnn, TeacherForced) and not inputs.is_floating_point():
+        if self.is_forced and not inputs.is_floating_point():
             inputs = nn.functional.one_hot(inputs, self.problem.input_size).to(self._dtype)
         return inputs.to(self._dtype) if inputs.is_floating_point() else inputs
 
@@ -245,6 +235,8 @@ def _layers(config: Config, problem: Any) -> tuple[Any, Any]:
     if config.teacher_forcing is not None:
         kind = "identity" if getattr(problem, "kind", "") == "regression" else "softmax"
         units: dict[str, Any] = {"nonlinearity": config.nonlinearity, "outputs": kind, "dtype": dtype}
+        from ..baselines import TeacherForced
+
         with torch.random.fork_rng(devices=[]):
             return TeacherForced(hidden + outputs, outputs, inputs, **units), nn.Identity()
     name = NETWORKS[config.network]
@@ -295,6 +287,8 @@ def _draw(network: Network, config: Config) -> None:
 
 def _draw_reservoir(network: Network, config: Config, seed: int) -> None:
     """A reservoir that stays as it is, and a read-out of 0, which is solved for later (methods.py)."""
+    from ..baselines import reservoir
+
     scaling: dict[str, Any] = {"radius": config.radius, "input_scaling": config.input_scaling, "bias_scaling": 0.0}
     drawn = reservoir.draw(config.hidden or 1, network.problem.input_size, sparsity=SPARSITY, seed=seed, **scaling)
     for parameter in network.requires_grad_(False).parameters():

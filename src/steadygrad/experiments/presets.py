@@ -156,15 +156,12 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
 
     Args:
         problem: a name, 'FILE.py:CLASS', or a class of one's own.
-        algorithm: 'sgd', 'sgd-c', 'sgd-r' or 'sgd-cr'; by default 'sgd-cr', 'sgd-c' with teacher forcing, which has
-            no Ω, and 'sgd' for Hessian-free optimisation and echo state networks, which have no other.
-        name: 'paper', 'proceedings', 'program', 'steady' (the default), 'fig7' or 'tanh'; of a data set 'paper' or 'steady'.
+        algorithm: of `ALGORITHMS`; by default 'sgd-cr', 'sgd-c' with teacher forcing, which has no Ω, and 'sgd' for
+            Hessian-free optimisation and echo state networks, which have no other.
+        name: of `PRESETS`, by default 'steady'; of a data set 'paper' or 'steady'.
         **overrides: fields of `Config` to change.
 
     Example:
-        >>> config = preset("temporal-order", "sgd-c", "paper", seed=3)
-        >>> config.lr, config.threshold, config.alpha, config.seed
-        (0.001, 6.0, 0.0, 3)
         >>> config = preset("ptb", "sgd-c", "paper", ahead=5)
         >>> config.lr, config.threshold, config.cost, config.bias
         (0.1, 45.0, 'sum', False)
@@ -187,23 +184,26 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
     else:
         one_of("preset", name, OF_DATA)
         settings = _of_data(problem, algorithm, name, overrides)
-    unused: tuple[str, ...] = ()
-    if algorithm not in CLIPPING:
-        unused += OF_CLIPPING
-    if algorithm not in REGULARISING:
-        unused += OF_OMEGA
-    if newton or echo_state:
-        unused += OF_RATE
-    if echo_state:
-        unused += ("optimizer", "average", *OF_CURRICULUM)
-    if not _fits(settings.get("curriculum"), overrides):
-        unused += OF_CURRICULUM
-    if {**settings, **overrides}.get("after_success") == "stop":
-        unused += ("polish",)
-    if overrides.get("network", "rnn") != "rnn":
-        unused += OF_PLAIN_NETWORK
+    unused = without(
+        *unread(algorithm),
+        (newton or echo_state, OF_RATE),
+        (echo_state, ("optimizer", "average", *OF_CURRICULUM)),
+        (not _fits(settings.get("curriculum"), overrides), OF_CURRICULUM),
+        ({**settings, **overrides}.get("after_success") == "stop", ("polish",)),
+        (overrides.get("network", "rnn") != "rnn", OF_PLAIN_NETWORK),
+    )
     settings = {field: value for field, value in settings.items() if field not in unused}
     return Config(problem, algorithm, **{**settings, **overrides})
+
+
+def unread(algorithm: str) -> tuple[tuple[bool, tuple[str, ...]], ...]:
+    """Settings that an algorithm may not read: whether so, and which. 'sgd-c' reads a threshold, and no alpha."""
+    return (algorithm not in CLIPPING, OF_CLIPPING), (algorithm not in REGULARISING, OF_OMEGA)
+
+
+def without(*cases: tuple[bool, tuple[str, ...]]) -> set[str]:
+    """The settings of the cases that hold."""
+    return {field for case, fields in cases if case for field in fields}
 
 
 def _of_drawn(problem: str, name: str, by_task: dict[str, Settings]) -> Settings:

@@ -20,6 +20,8 @@ BY_EPOCHS = ("1/t", "half-when-worse")
 OF_HESSIAN_FREE = ("damping", "structural", "curvature_batch")
 OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate")
 """What changes a step down the gradient; neither Hessian-free optimisation nor an echo state network makes one."""
+OF_CURRICULUM = ("growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
+NO_STEP, NO_GRADIENT = "which has no step down the gradient", "which has no gradient"
 RENAMED = {"task": "problem", "data": "problem", "task_options": "options"}
 """Fields of version 0.1.0."""
 
@@ -78,21 +80,21 @@ def examine(values: dict[str, Any], bad: set[str]) -> tuple[dict[str, Any], list
     `bad` are fields already found wrong by themselves; nothing more is said of them.
     """
     found = _Examination(values, bad)
-    for check in (found.problem, found.network, found.momentum, found.clipping, found.regulariser, found.schedules):
-        check()
-    found.hessian_free()
-    found.echo_state()
-    found.teacher()
+    for check in (_problem, _network, _clipping, _regulariser, _unread, _without_gradient, _teacher):
+        check(found)
+    if found.momentum is None:
+        found.settled["momentum"] = config.USUAL_MOMENTUM.get(found.optimizer)
     return found.settled, found.faults
 
 
 class _Examination:
-    """The faults found so far, and the values settled so far."""
+    """The settings, those known to be wrong (`bad`), the faults found so far, and the values settled so far."""
 
     def __init__(self, values: dict[str, Any], bad: set[str]) -> None:
         self.values, self.bad = values, bad
         self.faults: list[str] = []
         self.made: Any = None  # the problem, if it draws its sequences and has no fault
+        self.form: str | None = None  # of the problem, if it is known
         self.settled: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -109,182 +111,162 @@ class _Examination:
                 self.fault(name, f"be left out {why}, not {self.values[name]!r}")
                 self.bad.add(name)  # once is enough
 
-    def problem(self) -> None:
-        if "problem" in self.bad:
-            return
-        name = self.values["problem"]
-        try:
-            form = problems.form(name)
-            made = problems.drawn(name, self.options) if form == DRAWN and "options" not in self.bad else None
-        except (ValueError, TypeError) as error:
-            text = str(error)
-            known = text.split()[0] in self.values
-            self.faults.append(text if known else f"options must fit {problems.title(name)}: {text}")
-            return
-        for field in self.values:
-            if not applies(field, name):
-                self.left_out(_why(field, name), field)
-        if form == DRAWN:
-            self.lengths(made)
-            self.made = made
-        else:
-            self.data(name)
-        if self.hidden is None:
-            self.settled["hidden"] = problems.UNITS.get(name) or getattr(made, "hidden_size", problems.DEFAULT_UNITS)
+    @property
+    def named_algorithm(self) -> str:
+        return f"algorithm {self.algorithm!r} ({config.ALGORITHMS.get(self.algorithm)})"
 
-    def lengths(self, made: Any) -> None:
-        """Whether the lengths, and those of a curriculum, are in order and long enough."""
-        for field in ("length", "curriculum"):
-            pair, least = self.values[field], getattr(made, "minimum_length", 1)
-            if pair is None or field in self.bad:
-                continue
-            if pair[0] > pair[1]:
-                self.fault(field, f"be a pair of whole numbers, low before high, not {pair!r}")
-                self.bad.add(field)
-            elif made is not None and pair[0] < least:
-                shortest = f"the shortest {problems.title(self.values['problem'])} can be"
-                self.fault(field, f"begin at {least} or more, {shortest}, not at {pair[0]}")
-        start, target = self.curriculum, self.length
-        if start is None:
-            self.left_out("without a curriculum", "growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
-        elif not {"length", "curriculum"} & self.bad and any(a > b for a, b in zip(start, target, strict=True)):
-            self.fault("curriculum", f"begin below length, {target}, to grow into it, not at {start}")
-        if self.after_success == "stop":
-            self.left_out("with after_success='stop'", "polish")
-        if self.lr_schedule not in BY_EPOCHS and self.alpha_schedule not in BY_EPOCHS:
-            self.left_out(f"unless a schedule is {' or '.join(map(repr, BY_EPOCHS))}", "epoch")
 
-    def data(self, name: str) -> None:
-        """Whether the user's own data are named."""
-        if name in OWN_DATA:
-            if self.path is None:
-                self.fault("path", f"be given with {name!r}: {OWN_DATA[name]}")
-            elif not self.path:
-                self.fault("path", f"be a path, not {self.path!r}")
-            else:
-                self.settled["path"] = absolute(self.path)
-        if name == "music" and self.time_step is None:
-            self.settled["time_step"] = config.TIME_STEP
+def _problem(v: _Examination) -> None:
+    if "problem" in v.bad:
+        return
+    name = v.problem
+    try:
+        v.form = problems.form(name)
+        made = problems.drawn(name, v.options) if v.form == DRAWN and "options" not in v.bad else None
+    except (ValueError, TypeError) as error:
+        known = str(error).split()[0] in v.values
+        v.faults.append(str(error) if known else f"options must fit {problems.title(name)}: {error}")
+        return
+    for field in v.values:
+        if not applies(field, name):
+            v.left_out(_why(field, name), field)
+    if v.form == DRAWN:
+        _lengths(v, made)
+        v.made = made
+    elif v.lr_schedule in config.SCHEDULES_BY_LENGTH:
+        given = f"with {name!r}, whose lengths are given, not {v.lr_schedule!r}"
+        v.fault("lr_schedule", f"be one of {', '.join(map(repr, config.SCHEDULES))} {given}")
+    if name in OWN_DATA and v.path is None:
+        v.fault("path", f"be given with {name!r}: {OWN_DATA[name]}")
+    elif name in OWN_DATA and not v.path:
+        v.fault("path", f"be a path, not {v.path!r}")
+    elif name in OWN_DATA:
+        v.settled["path"] = absolute(v.path)
+    if name == "music" and v.time_step is None:
+        v.settled["time_step"] = config.TIME_STEP
+    if v.hidden is None:
+        v.settled["hidden"] = problems.UNITS.get(name) or getattr(made, "hidden_size", problems.DEFAULT_UNITS)
 
-    def network(self) -> None:
-        """A gated network has its own nonlinearities and initial weights."""
-        if "network" in self.bad:
-            return
-        name, opens_gates = self.values["network"], self.init in OF_GATED[1:]
-        if name in GATED:
-            self.left_out(f"with network {name!r}, whose gates have no one spectral radius", "radius")
-            why = f"with network {name!r}, which has its own"
-            self.left_out(why, "nonlinearity", "leak")
-            if self.init == config.default("init"):
-                self.settled["init"] = "uniform"
-            elif self.init not in OF_GATED:
-                self.left_out(why, "init")
-        elif opens_gates and name == "rnn":
-            self.fault("init", f"be another than {self.init!r} with network 'rnn', which has no gates")
-        if opens_gates and not self.bias:
-            self.fault("init", f"be another than {self.init!r} without biases, which it sets")
-        if self.init != "chrono":
-            self.left_out("unless init is 'chrono'", "longest")
-        elif self.longest is None:
-            self.fault("longest", "be given with init 'chrono'")
 
-    def momentum(self) -> None:
-        if self.values["momentum"] is None:
-            self.settled["momentum"] = config.USUAL_MOMENTUM.get(self.optimizer)
-        elif self.optimizer in ("sgd", "hessian-free"):
-            self.left_out(f"with optimizer {self.optimizer!r}, which has none", "momentum")
-
-    def clipping(self) -> None:
-        """A threshold is there where gradients are clipped, and nowhere else."""
-        if "algorithm" in self.bad:
-            return
-        if self.algorithm not in CLIPPING:
-            self.left_out(f"with {self._algorithm()}", "threshold", "per", "nonfinite")
-            return
-        if self.per == "entry" and self.threshold == "auto":
-            self.fault("threshold", "be a number with per 'entry', not 'auto'")
-        if self.nonfinite is None:
-            self.settled["nonfinite"] = "skip"
-        if self.threshold is None:
-            self.fault("threshold", f"be given with {self._algorithm()}")
-        elif not isinstance(self.threshold, str) and "threshold" not in self.bad:
-            try:
-                checks.number("threshold", self.threshold, low=0, open_low=True)
-            except ValueError as error:
-                self.faults.append(str(error))
-
-    def regulariser(self) -> None:
-        """α is above 0 where Ω is added, and nowhere else."""
-        if "algorithm" in self.bad:
-            return
-        if self.algorithm in REGULARISING:
-            if self.alpha == 0:
-                self.fault("alpha", f"be above 0 with {self._algorithm()}")
-            return
-        if self.alpha != 0:
-            self.fault("alpha", f"be 0 with {self._algorithm()}, not {self.alpha!r}")
-        self.left_out(f"with {self.algorithm!r}, which has no Ω", "alpha_schedule")
-
-    def schedules(self) -> None:
-        name = self.values["problem"]
-        drawn = "problem" in self.bad or not problems.is_known(name) or problems.form(name) == DRAWN
-        if self.lr_schedule in config.SCHEDULES_BY_LENGTH and not drawn:
-            given = f"with {name!r}, whose lengths are given, not {self.lr_schedule!r}"
-            self.fault("lr_schedule", f"be one of {', '.join(map(repr, config.SCHEDULES))} {given}")
-
-    def hessian_free(self) -> None:
-        """It takes the gradient as it is, and has no learning rate."""
-        if self.optimizer != "hessian-free" or "optimizer" in self.bad:
-            self.left_out("unless optimizer is 'hessian-free'", *OF_HESSIAN_FREE)
-            return
-        self._without_gradient("optimizer", "which has no step down the gradient")
-        number = self.curvature_batch
-        if number is not None and not {"batch", "curvature_batch"} & self.bad and number > self.batch:
-            self.fault("curvature_batch", f"be at most batch, {self.batch}, not {number}")
-
-    def echo_state(self) -> None:
-        """Its read-out is solved for; nothing else of it is learned."""
-        name = self.values["network"]
-        if name != "echo-state" or "network" in self.bad:
-            self.left_out("unless network is 'echo-state'", "input_scaling")
-            return
-        if self.radius is None:
-            self.settled["radius"] = config.USUAL_RADIUS
-        self.left_out("with network 'echo-state', whose reservoir has its own", "nonlinearity", "init", "bias")
-        self._without_gradient("network", "which has no gradient", "optimizer", "curriculum", "average")
-
-    def teacher(self) -> None:
-        """Teacher forcing needs targets to give, and is for plain units whose error goes back as it is."""
-        if self.teacher_forcing is None or "teacher_forcing" in self.bad:
-            return
-        if (
-            self.made is not None
-            and not {"length", "options"} & self.bad
-            and not problems.is_taught(self.made, self.length)
-        ):
-            name = problems.title(self.values["problem"])
-            why = f"with {name!r} and these options, which has no target at every step (memorization has with counted=all)"
-            self.left_out(why, "teacher_forcing")
-        allowed = {"network": ("rnn",), "algorithm": ("sgd", "sgd-c"), "optimizer": tuple(config.USUAL_MOMENTUM)}
-        for name, values in allowed.items():
-            if self.values[name] not in values:
-                names = " or ".join(map(repr, values))
-                self.fault(name, f"be {names} with teacher_forcing, not {self.values[name]!r}")
-        self.left_out("with teacher_forcing", "leak", "bias", "clip_error", "truncate", "backend")
-
-    def _without_gradient(self, field: str, why: str, *more: str) -> None:
-        """Refuse all that would be done to a gradient, and data sets, whose state is carried on from update to update."""
-        name, value = self.values["problem"], self.values[field]
-        if "algorithm" not in self.bad and self.algorithm != "sgd":
-            self.fault("algorithm", f"be 'sgd' with {field} {value!r}, {why}, not {self.algorithm!r}")
-        self.left_out(f"with {field} {value!r}, {why}", *OF_GRADIENT, *more)
-        if "problem" not in self.bad and problems.is_known(name) and problems.form(name) == DATA:
-            self.fault(
-                field, f"be another than {value!r} with {name!r}, whose state is carried on from update to update"
+def _lengths(v: _Examination, made: Any) -> None:
+    """Whether the lengths, and those of a curriculum, are in order and long enough."""
+    least = getattr(made, "minimum_length", 1)
+    for field in ("length", "curriculum"):
+        pair = v.values[field]
+        if pair is None or field in v.bad:
+            continue
+        if pair[0] > pair[1]:
+            v.fault(field, f"be a pair of whole numbers, low before high, not {pair!r}")
+            v.bad.add(field)
+        elif made is not None and pair[0] < least:
+            v.fault(
+                field, f"begin at {least} or more, the shortest {problems.title(v.problem)} can be, not at {pair[0]}"
             )
+    start, target = v.curriculum, v.length
+    if start is not None and not {"length", "curriculum"} & v.bad and (start[0] > target[0] or start[1] > target[1]):
+        v.fault("curriculum", f"begin below length, {target}, to grow into it, not at {start}")
 
-    def _algorithm(self) -> str:
-        return f"algorithm {self.algorithm!r} ({config.ALGORITHMS[self.algorithm]})"
+
+def _network(v: _Examination) -> None:
+    """A gated network has its own nonlinearities and initial weights."""
+    if "network" in v.bad:
+        return
+    opens_gates = v.init in OF_GATED[1:]
+    if v.network in GATED and v.init == config.default("init"):
+        v.settled["init"] = "uniform"
+    elif opens_gates and v.network == "rnn":
+        v.fault("init", f"be another than {v.init!r} with network 'rnn', which has no gates")
+    if opens_gates and not v.bias:
+        v.fault("init", f"be another than {v.init!r} without biases, which it sets")
+    if v.init == "chrono" and v.longest is None:
+        v.fault("longest", "be given with init 'chrono'")
+    if v.network == "echo-state" and v.radius is None:
+        v.settled["radius"] = config.USUAL_RADIUS
+
+
+def _clipping(v: _Examination) -> None:
+    """A threshold is there where gradients are clipped, and nowhere else."""
+    if "algorithm" in v.bad or v.algorithm not in CLIPPING:
+        return
+    if v.per == "entry" and v.threshold == "auto":
+        v.fault("threshold", "be a number with per 'entry', not 'auto'")
+    if v.nonfinite is None:
+        v.settled["nonfinite"] = "skip"
+    if v.threshold is None:
+        v.fault("threshold", f"be given with {v.named_algorithm}")
+    elif not isinstance(v.threshold, str) and "threshold" not in v.bad:
+        try:
+            checks.number("threshold", v.threshold, low=0, open_low=True)
+        except ValueError as error:
+            v.faults.append(str(error))
+
+
+def _regulariser(v: _Examination) -> None:
+    """α is above 0 where Ω is added, and nowhere else."""
+    if "algorithm" in v.bad:
+        return
+    if v.algorithm in REGULARISING and v.alpha == 0:
+        v.fault("alpha", f"be above 0 with {v.named_algorithm}")
+    elif v.algorithm not in REGULARISING and v.alpha != 0:
+        v.fault("alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}")
+
+
+def _unread(v: _Examination) -> None:
+    """Where a setting would be read by nothing: the case, why, and the settings."""
+    network, optimizer = f"network {v.network!r}", f"optimizer {v.optimizer!r}"
+    plain_starts = () if v.init in OF_GATED else ("init",)
+    is_gated, is_echo = (v.network in names and "network" not in v.bad for names in (GATED, ("echo-state",)))
+    is_newton = v.optimizer == "hessian-free" and "optimizer" not in v.bad
+    algorithm = "sgd-cr" if "algorithm" in v.bad else v.algorithm  # which reads all
+    by_epochs = {v.lr_schedule, v.alpha_schedule} & set(BY_EPOCHS)
+    for case, why, names in (
+        (v.form == DRAWN and v.curriculum is None, "without a curriculum", OF_CURRICULUM),
+        (v.form == DRAWN and v.after_success == "stop", "with after_success='stop'", ("polish",)),
+        (v.form == DRAWN and not by_epochs, f"unless a schedule is {' or '.join(map(repr, BY_EPOCHS))}", ("epoch",)),
+        (is_gated, f"with {network}, whose gates have no one spectral radius", ("radius",)),
+        (is_gated, f"with {network}, which has its own", ("nonlinearity", "leak", *plain_starts)),
+        (v.init != "chrono" and "network" not in v.bad, "unless init is 'chrono'", ("longest",)),
+        (v.optimizer in ("sgd", "hessian-free"), f"with {optimizer}, which has none", ("momentum",)),
+        (algorithm not in CLIPPING, f"with {v.named_algorithm}", ("threshold", "per", "nonfinite")),
+        (algorithm not in REGULARISING, f"with {v.algorithm!r}, which has no Ω", ("alpha_schedule",)),
+        (not is_newton, "unless optimizer is 'hessian-free'", OF_HESSIAN_FREE),
+        (is_newton, f"with {optimizer}, {NO_STEP}", OF_GRADIENT),
+        (not is_echo, "unless network is 'echo-state'", ("input_scaling",)),
+        (is_echo, f"with {network}, whose reservoir has its own", ("nonlinearity", "init", "bias")),
+        (is_echo, f"with {network}, {NO_GRADIENT}", (*OF_GRADIENT, "optimizer", "curriculum", "average")),
+    ):
+        if case:
+            v.left_out(why, *names)
+
+
+def _without_gradient(v: _Examination) -> None:
+    """Hessian-free optimisation and echo states: nothing is done to a gradient, and no state is carried on."""
+    number = v.curvature_batch
+    for field, name, why in (("optimizer", "hessian-free", NO_STEP), ("network", "echo-state", NO_GRADIENT)):
+        if v.values[field] != name or field in v.bad:
+            continue
+        if "algorithm" not in v.bad and v.algorithm != "sgd":
+            v.fault("algorithm", f"be 'sgd' with {field} {name!r}, {why}, not {v.algorithm!r}")
+        if v.form == DATA:
+            carried = f"with {v.problem!r}, whose state is carried on from update to update"
+            v.fault(field, f"be another than {name!r} {carried}")
+        if number is not None and not {"batch", "curvature_batch"} & v.bad and number > v.batch:
+            v.fault("curvature_batch", f"be at most batch, {v.batch}, not {number}")
+
+
+def _teacher(v: _Examination) -> None:
+    """Teacher forcing needs targets to give, and is for plain units whose error goes back as it is."""
+    if v.teacher_forcing is None or "teacher_forcing" in v.bad:
+        return
+    known = v.made is not None and not {"length", "options"} & v.bad
+    if known and not problems.is_taught(v.made, v.length):
+        why = "which has no target at every step (memorization has with counted=all)"
+        v.left_out(f"with {problems.title(v.problem)!r} and these options, {why}", "teacher_forcing")
+    allowed = {"network": ("rnn",), "algorithm": ("sgd", "sgd-c"), "optimizer": tuple(config.USUAL_MOMENTUM)}
+    for name, values in allowed.items():
+        if v.values[name] not in values:
+            v.fault(name, f"be {' or '.join(map(repr, values))} with teacher_forcing, not {v.values[name]!r}")
+    v.left_out("with teacher_forcing", "leak", "bias", "clip_error", "truncate", "backend")
 
 
 def _why(field: str, problem: str) -> str:

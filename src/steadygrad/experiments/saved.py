@@ -21,9 +21,7 @@ from torch import Tensor
 
 from .. import storage
 from . import files
-from .config import Config, ConfigError
-
-SPLITS = ("train", "valid", "test")
+from .config import SPLITS, Config, ConfigError
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,13 @@ remember and chrono are for them alone.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Generator
 
-from steadygrad import checks
+from steadygrad import checks, names_of
 
-from .found import Module as Module
-from .gates import chrono_ as chrono_
-from .gates import remember_ as remember_
+from .matrices import Module as Module
 from .matrices import cycle_ as cycle_
 from .matrices import hold_ as hold_
 from .matrices import identity_ as identity_
@@ -42,6 +40,12 @@ from .normal import input_driven_ as input_driven_
 from .normal import normal_ as normal_
 from .normal import sigmoid_ as sigmoid_
 from .normal import smart_tanh_ as smart_tanh_
+
+if TYPE_CHECKING:
+    from .gates import chrono_ as chrono_
+    from .gates import remember_ as remember_
+
+__getattr__, __dir__ = names_of(__name__, dict.fromkeys(("chrono_", "remember_"), ".gates"))  # for gated layers alone
 
 
 class Initialisation(Protocol):

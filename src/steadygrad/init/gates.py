@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 from steadygrad import checks
 
-from .found import Module, gates_of, layers
+from .matrices import Module, gates_of, layers
 
 _KEEPS = {"LSTM": 1, "GRU": 1}
 """Which gate remembers: f of i, f, g, o; z of r, z, n."""

@@ -10,8 +10,7 @@ from torch import Generator, nn
 from steadygrad import checks
 from steadygrad.eigen import spectral_radius
 
-from .found import Module, layers, plain_only, recurrent_matrices
-from .matrices import orthogonal_
+from .matrices import Module, layers, orthogonal_, plain_only, recurrent_matrices
 
 CONNECTIONS = 15
 RADIUS = 0.95

@@ -20,10 +20,9 @@ from .. import checks
 from ..checks import WrongInputError
 from ..flow import GradientFlow, Recorder
 from ..recurrence import run as recurrence
-from ..recurrence.cells import STATES
-from ..recurrence.options import Given, Options
+from ..recurrence.options import STATES, Given, Options
 from ..regularizer import CONVENTIONS
-from . import portable, quick
+from . import quick
 
 State = tuple[Tensor, ...]
 
@@ -110,6 +109,8 @@ class RecurrentLayer(torch.nn.RNNBase):
             if found is not None:
                 return found
         if recurrence.is_exporting():
+            from . import portable
+
             portable.warn_of_what_is_left_out(self)
             if portable.is_torchs(self, input):
                 return portable.forward(self, input, hx)

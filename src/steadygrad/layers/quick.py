@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ..recurrence import inference
-from ..recurrence.cells import STATES
 from ..recurrence.inference import Network, Sequences
+from ..recurrence.options import STATES
 
 
 def forward(layer: Any, input: Any, hx: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from .. import checks
-from ..recurrence.nonlinearity import NONLINEARITIES
+from ..recurrence.native import NONLINEARITIES
 from .base import RecurrentLayer
 
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from steadygrad import plotting
-from steadygrad.success import SuccessRate
+from steadygrad.success import SuccessRate, grouped, until_success
 from steadygrad.sweep.comparison import METHODS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "The earlier solutions beside clipping and Ω"
 CLAIM = (
@@ -32,47 +29,30 @@ CLAIM = (
 
 @dataclass(frozen=True)
 class Row:
-    """The seeds of one method on one problem.
-
-    Attributes:
-        success: how many solved it.
-        updates, minutes: medians until success; None where no seed succeeded.
-        error: the median share of wrong answers at the end.
-        horizon: the median of how many steps back the error came at the last test; 0 where none is sent back.
-    """
+    """The seeds of one method on one problem."""
 
     method: str
     problem: str
     length: int
     success: SuccessRate
-    updates: float | None
+    updates: float | None  # medians until success; None where no seed succeeded
     minutes: float | None
-    error: float
-    horizon: float
+    error: float  # the median share of wrong answers at the end
+    horizon: float  # the median of how many steps back the error came at the last test; 0 where none is sent back
 
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """One for each method and problem, in the order of `METHODS`; cells that failed are left out."""
-    found: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
-    for record in records:
-        if record.get("result") and record["preset"] in METHODS:
-            place = (record["preset"], record["problem"], record["length"][1])
-            found.setdefault(place, []).append(record["result"])
-    order = list(METHODS)
-    made = []
+    ended = (record for record in records if record.get("result") and record["preset"] in METHODS)
+    found: dict[tuple[str, str, int], list[Any]] = grouped(
+        ended, lambda record: (record["preset"], record["problem"], record["length"][1])
+    )
+    order, made = list(METHODS), list[Row]()
     for place in sorted(found, key=lambda place: (order.index(place[0]), *_rank(place[1:]))):
-        results = found[place]
-        solved = [result for result in results if result["solved"]]
-        made.append(
-            Row(
-                *place,
-                SuccessRate.of([result["solved"] for result in results]),
-                statistics.median(result["updates"] for result in solved) if solved else None,
-                statistics.median(result["seconds"] for result in solved) / 60 if solved else None,
-                statistics.median(result["error"] for result in results),
-                statistics.median(result.get("horizon") or 0 for result in results),
-            )
-        )
+        results = [record["result"] for record in found[place]]
+        error = statistics.median(result["error"] for result in results)
+        horizon = statistics.median(result.get("horizon") or 0 for result in results)
+        made.append(Row(*place, *until_success(results), error, horizon))
     return made
 
 
@@ -85,7 +65,7 @@ def _rank(column: tuple[str, int]) -> tuple[bool, str, int]:
     return column[0] != "temporal-order", *column
 
 
-def draw(found: Sequence[Row]) -> Figure:
+def draw(found: Sequence[Row]) -> plotting.Figure:
     """The share of seeds that solve it, a line for each method and a column for each problem, with the minutes it took."""
     across = columns(found)
     down = [name for name in METHODS if any(row.method == name for row in found)]

@@ -40,12 +40,8 @@ def data(
 ) -> FigureData:
     """The surface on a grid, the two trajectories, and how often each kind of descent reaches the valley.
 
-    Args:
-        start, lr: (w, b) where both trajectories begin, and their learning rate.
-        threshold: the clipping threshold of the clipped one, and of the statistics.
-        steps: the number of updates of every run.
-        grid: points of the surface along w, and about as many along b.
-        starts, rates: of the statistics: a grid of starts × starts over STARTS_W × STARTS_B, and the learning rates.
+    Both trajectories begin at `start` with the rate `lr` and make `steps` updates; `threshold` is the clipped one's and that of
+    the statistics, which are over starts × starts points of STARTS_W × STARTS_B; `grid` points of the surface lie along w.
 
     Returns:
         `w`, `b`, `loss` [rows, grid]: the surface, over a mesh that is fine at the wall; `wall_w`, `wall_b` [2]: the

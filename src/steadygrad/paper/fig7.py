@@ -9,6 +9,7 @@ The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from steadygrad import plotting
 from steadygrad.paper import PRINTED, FigureData
-from steadygrad.success import SuccessRate
+from steadygrad.success import SuccessRate, grouped
 
 TITLE, CLAIM = PRINTED["fig7"]["title"], PRINTED["fig7"]["claim"]
 ALGORITHMS = ("sgd", "sgd-c", "sgd-cr")
@@ -42,26 +43,22 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
     >>> small["lengths"].tolist(), small["solved"].tolist()
     ([50], [[0], [0], [1]])
     """
-    verdicts: dict[tuple[str, int], list[bool]] = {}
-    for record in records:
-        low, high = record.get("length", (0, 1))
-        if record.get("result") and record["problem"] == "temporal-order" and low == high:
-            verdicts.setdefault((record["algorithm"], low), []).append(record["result"]["solved"])
-    lengths = sorted({length for algorithm, length in verdicts if algorithm in ALGORITHMS})
-    rates = [[SuccessRate.of(verdicts.get((algorithm, length), ())) for length in lengths] for algorithm in ALGORITHMS]
+    ended = (r for r in records if r.get("result") and r["problem"] == "temporal-order" and len({*r["length"]}) == 1)
+    found = grouped(ended, lambda record: (record["algorithm"], record["length"][0]))
+    lengths = sorted({length for algorithm, length in found if algorithm in ALGORITHMS})
+    rates = [
+        [SuccessRate.of(each["result"]["solved"] for each in found.get((algorithm, length), ())) for length in lengths]
+        for algorithm in ALGORITHMS
+    ]
 
     def table(entry: Any, kind: type) -> Any:
         return np.array([[entry(rate) for rate in row] for row in rates], dtype=kind).reshape(len(ALGORITHMS), -1)
 
+    low, high = (table(lambda rate, end=end: rate.interval[end] if rate.seeds else None, float) for end in (0, 1))
+    counts = {name: table(operator.attrgetter(name), int) for name in ("solved", "seeds")}
     # None becomes NaN
-    return {
-        "lengths": np.array(lengths, dtype=int),
-        "solved": table(lambda rate: rate.solved, int),
-        "seeds": table(lambda rate: rate.seeds, int),
-        "rate": table(lambda rate: rate.rate, float),
-        "low": table(lambda rate: rate.interval[0] if rate.seeds else None, float),
-        "high": table(lambda rate: rate.interval[1] if rate.seeds else None, float),
-    }
+    rate = table(operator.attrgetter("rate"), float)
+    return {"lengths": np.array(lengths, dtype=int), **counts, "rate": rate, "low": low, "high": high}
 
 
 def draw(data: FigureData) -> plotting.Figure:

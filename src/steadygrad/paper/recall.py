@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from steadygrad import plotting
-from steadygrad.success import SuccessRate
+from steadygrad.success import SuccessRate, grouped, until_success
 
 TITLE = "Recall of the first token against the delay"
 NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
@@ -67,26 +67,23 @@ def method(record: Mapping[str, Any]) -> str:
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """One for each problem (recall first), network, delay and method, in this order."""
-    found: dict[tuple[str, str, int, str], list[Mapping[str, Any]]] = {}
-    for record in records:
-        if record.get("result"):
-            network = record["config"].get("network", "rnn")
-            place = (record["problem"], network, record["length"][1], method(record))
-            found.setdefault(place, []).append(record["result"])
     order = list(METHODS)
+
+    def place(record: Mapping[str, Any]) -> tuple[str, str, int, str]:
+        return record["problem"], record["config"].get("network", "rnn"), record["length"][1], method(record)
 
     def rank(place: tuple[str, str, int, str]) -> tuple[bool, str, int, int, int]:
         problem, network, delay, how = place
         last = order.index(how) if how in order else len(order)
         return problem != "recall", problem, list(NETWORKS).index(network), delay, last
 
-    made = []
-    for place in sorted(found, key=rank):
-        results = found[place]
-        solved = [result["updates"] for result in results if result["solved"]]
-        updates = statistics.median(solved) if solved else None
-        error = statistics.median(result["error"] for result in results)
-        made.append(Row(*place, SuccessRate.of([result["solved"] for result in results]), updates, error))
+    ended = (record for record in records if record.get("result"))
+    found: dict[tuple[str, str, int, str], list[Any]] = grouped(ended, place)
+    made = list[Row]()
+    for at in sorted(found, key=rank):
+        results = [record["result"] for record in found[at]]
+        success, updates, _ = until_success(results)
+        made.append(Row(*at, success, updates, statistics.median(result["error"] for result in results)))
     return made
 
 
@@ -122,16 +119,9 @@ def _panel(axes: plotting.Axes, found: list[Row], ticks: list[int]) -> None:
             point = row.delay, row.success.rate or 0.0
             above, gap = point[1] < 0.5, 18 if point in named else 6
             named.add(point)
-            axes.annotate(
-                f"{row.success.solved}/{row.success.seeds}",
-                point,
-                xytext=(0, gap if above else -gap),
-                textcoords="offset points",
-                ha="center",
-                va="bottom" if above else "top",
-                fontsize=8,
-                color=color,
-            )
+            looks = {"ha": "center", "va": "bottom" if above else "top", "fontsize": 8, "color": color}
+            off = {"xytext": (0, gap if above else -gap), "textcoords": "offset points"}
+            axes.annotate(str(row.success), point, **off, **looks)
     plotting.logarithmic_ticks(axes, ticks)
     axes.margins(x=0.12)
     axes.set_ylim(0, 1)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from steadygrad.experiments.config import TASKS, Config
 from steadygrad.paper import PRINTED
-from steadygrad.success import SuccessRate
+from steadygrad.success import SuccessRate, grouped, until_success
 
 CLAIMS: dict[str, str] = PRINTED["tasks"]
 """What the paper says of each task with SGD-CR."""
@@ -51,12 +50,8 @@ class Row:
 
 def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
     """The rows of the table, in the paper's order of tasks; records of data sets are left out."""
-    groups: dict[Key, list[Mapping[str, Any]]] = {}
-    for record in records:
-        if "length" in record:
-            low, high = record["length"]
-            key = record["problem"], (low, high), record["preset"], record["algorithm"]
-            groups.setdefault(key, []).append(record)
+    drawn = (record for record in records if "length" in record)
+    groups = grouped(drawn, lambda r: (r["problem"], tuple(r["length"]), r["preset"], r["algorithm"]))
     return [_row(key, groups[key]) for key in sorted(groups, key=_order)]
 
 
@@ -69,18 +64,9 @@ def _order(key: Key) -> tuple[Any, ...]:
 def _row(key: Key, records: list[Mapping[str, Any]]) -> Row:
     ended = [record for record in records if record["result"] is not None]
     solved = [record for record in ended if record["result"]["solved"]]
-    errors: dict[int, list[float]] = {}
-    for record in solved:
-        for tested, error in record.get("generalisation", {}).items():
-            errors.setdefault(int(tested), []).append(error)
-    gave_up = [record["result"]["updates"] for record in ended if not record["result"]["solved"]]
-    return Row(
-        *key,
-        SuccessRate(len(solved), len(ended)),
-        median(record["result"]["updates"] for record in solved) if solved else None,
-        median(record["result"]["seconds"] / 60 for record in solved) if solved else None,
-        dict(sorted(errors.items())),
-        len(records) - len(ended),
-        max(gave_up, default=0),
-        max(record.get("config", {}).get("success", SUCCESS) for record in records),
-    )
+    tests = grouped((each for r in solved for each in r.get("generalisation", {}).items()), lambda each: int(each[0]))
+    errors = {length: [error for _, error in tests[length]] for length in sorted(tests)}
+    gave_up = max((r["result"]["updates"] for r in ended if not r["result"]["solved"]), default=0)
+    allowed = max(record.get("config", {}).get("success", SUCCESS) for record in records)
+    found = until_success([record["result"] for record in ended])
+    return Row(*key, *found, errors, len(records) - len(ended), gave_up, allowed)

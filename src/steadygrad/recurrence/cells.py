@@ -20,11 +20,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from . import nonlinearity
+from .options import GATES as GATES
+from .options import STATES as STATES
 from .options import Options
-
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-STATES = {"RNN": 1, "GRU": 1, "LSTM": 2}
-"""How many tensors make up the state."""
 
 State = tuple[Tensor, ...]
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from . import native
-from .cells import GATES
+from .options import GATES
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _functorch: Any = getattr(_C, "_functorch", None)

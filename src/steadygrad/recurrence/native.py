@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ..flow import Recorder
-from .memory import Memory
 from .options import Given, Gradients, Options, Saved, Wanted
+from .strange import Memory
 
 _SUFFIXES = (".so", ".dylib", ".dll")
 NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from ..flow import Recorder
 from . import native
-from .cells import GATES, STATES
-from .memory import Memory
 from .native import GatedProblem, made
-from .options import Given, Gradients, Options, Saved, Wanted
+from .options import GATES, STATES, Given, Gradients, Options, Saved, Wanted
+from .strange import Memory
 
 
 def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor, ...]]:

@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+STATES = {"RNN": 1, "GRU": 1, "LSTM": 2}
+"""How many tensors make up the state."""
+
 
 class Options(NamedTuple):
     """How one layer and direction computes; checked where it is made (layers/)."""

@@ -18,6 +18,9 @@ without what it watches), a second derivative and batched gradients (the backwar
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
+import math
 from types import ModuleType
 from typing import Any, cast
 
@@ -26,23 +29,39 @@ from torch import Tensor
 
 from ..checks import WrongInputError
 from ..flow import Recorder
-from . import bptt, fault, gated_bptt, native, native_gated, op, oracle, single, strange, triton
-from .cells import GATES
-from .options import Given, Gradients, Options, Saved, Wanted
+from . import native, strange
+from .options import GATES, Given, Gradients, Options, Saved, Wanted
 
 BACKENDS = ("auto", "reference", "torch", "native", "triton")
-ENGINES: dict[tuple[str, str], ModuleType] = {
-    ("RNN", "torch"): bptt,
-    ("RNN", "native"): native,
-    ("RNN", "triton"): triton,
-    ("GRU", "torch"): gated_bptt,
-    ("GRU", "native"): native_gated,
-    ("LSTM", "torch"): gated_bptt,
-    ("LSTM", "native"): native_gated,
+_FILES = {
+    ("RNN", "torch"): "bptt",
+    ("RNN", "native"): "native",
+    ("RNN", "single"): "single",
+    ("RNN", "triton"): "triton",
+    ("GRU", "torch"): "gated_bptt",
+    ("GRU", "native"): "native_gated",
+    ("LSTM", "torch"): "gated_bptt",
+    ("LSTM", "native"): "native_gated",
 }
-_CHECK_ADDRESSES = (native, native_gated)
+
+
+class _Engines(dict[tuple[str, str], ModuleType]):
+    """The module that computes a cell by a backend; it is loaded when it is first asked for."""
+
+    def __missing__(self, key: tuple[str, str]) -> ModuleType:
+        self[key] = _module(_FILES[key])
+        return self[key]
+
+
+@functools.cache
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+ENGINES = _Engines()
+_CHECK_ADDRESSES = (f"{__package__}.native", f"{__package__}.native_gated")
 """These look at every address themselves before the kernel reads it."""
-_AT_HAND = (native, native_gated, single)
+_AT_HAND = (*_CHECK_ADDRESSES, f"{__package__}.single")
 """What these measure is in memory when they return; that of torch operations may still be computed, on a GPU."""
 
 NO_OMEGA_HERE = (
@@ -62,6 +81,8 @@ the second width on to torch's products: the kernel lays the weights out first, 
 def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
     """The backend that computes: 'reference', 'torch', 'native' or 'triton'. Refuses what is not there."""
     if backend == "triton":
+        from . import triton
+
         triton.check_mode(mode)
         return "triton" if triton.fits(weight_hh) else "torch"
     if backend == "native" and not native.is_built():
@@ -76,7 +97,7 @@ def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
 def quickest(given: Given, options: Options, kernel: ModuleType) -> ModuleType:
     """Who computes this call where `auto` may take the kernel. It goes by shapes alone: threads must not change results."""
     steps, units = given.inputs.shape[0], given.weight_hh.shape[1]
-    if units >= ONE_STEP_UNITS and single.fits(given, options):
+    if units >= ONE_STEP_UNITS and (single := ENGINES["RNN", "single"]).fits(given, options):
         return single
     return ENGINES[options.mode, "torch"] if units >= FEW_STEPS_UNITS and steps <= FEW_STEPS else kernel
 
@@ -112,29 +133,33 @@ def run(
     _check_fit(given, options)
     chosen = choose(backend, given.weight_hh, options.mode)
     if is_exporting() or given.inputs.shape[1] == 0:  # an empty batch: no error to measure, gradients of 0
-        return oracle.run(given, options._replace(alpha=0.0, clip_error=None), None)
+        return _by_autograd(given, options._replace(alpha=0.0, clip_error=None), None)
     if backend == "triton":  # only now: a layer is often made on the CPU and moved
+        from . import triton
+
         triton.check_device(given.weight_hh)
     if torch.compiler.is_compiling():
         if chosen == "reference":
             return _by_oracle_uncompiled(given, options, recorder)
+        from . import op
+
         return op.run(given, options, recorder, chosen)
     if is_transformed():
         if options.alpha > 0 or options.clip_error is not None:
             raise RuntimeError(NO_OMEGA_HERE)
-        return oracle.run(given, options, None)
+        return _by_autograd(given, options, None)
     if not strange.are_ordinary(given):
-        return oracle.run(given, *strange.what_is_left(given, options, recorder))
+        return _by_autograd(given, *strange.what_is_left(given, options, recorder))
     if chosen != "native":  # which looks at every address itself
         strange.check_storage(given)
     if chosen == "reference" or strange.is_watched():
-        return oracle.run(given, options, recorder)
+        return _by_autograd(given, options, recorder)
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
     engine = ENGINES[options.mode, chosen]
     if backend == "auto" and chosen == "native":
         engine = quickest(given, options, engine)
-        if engine not in _CHECK_ADDRESSES:
+        if engine.__name__ not in _CHECK_ADDRESSES:
             strange.check_storage(given)
     # One by one: autograd looks for tensors among the arguments, not inside them.
     output, *last = cast(Any, _Recurrence).apply(*given, options, recorder, engine)
@@ -149,7 +174,13 @@ def _by_oracle_uncompiled(
     given: Given, options: Options, recorder: Recorder | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The reference is a loop with hooks, which no compiler looks into: the graph is cut here."""
-    return oracle.run(given, options._replace(alpha=float(options.alpha)), recorder)
+    return _by_autograd(given, options._replace(alpha=float(options.alpha)), recorder)
+
+
+def _by_autograd(given: Given, options: Options, recorder: Recorder | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    from . import oracle  # a statement, and no cached function: compilers trace it
+
+    return oracle.run(given, options, recorder)
 
 
 def is_transformed() -> bool:
@@ -231,7 +262,7 @@ class _Recurrence(torch.autograd.Function):
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
         wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
         with _plainly(given.weight_hh):
-            if ctx.engine not in _CHECK_ADDRESSES:
+            if ctx.engine.__name__ not in _CHECK_ADDRESSES:
                 strange.check_storage(given)
             # A second backward pass; or the output was changed in place, or its storage freed, by whoever got it.
             if output is None or output._version != ctx.version or not strange.holds_its_numbers(output):
@@ -240,11 +271,20 @@ class _Recurrence(torch.autograd.Function):
             saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
             found: Gradients = ctx.engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
             if recorder is not None and found.measured is not None:
-                look = fault.find if ctx.engine in _AT_HAND else fault.later
-                recorder.record(found.measured, options, lengths, look(found.measured, options, inputs, output))
+                at_fault = _look(ctx.engine, found.measured, options, inputs, output)
+                recorder.record(found.measured, options, lengths, at_fault)
         bias_hh = found.bias if found.bias_hh is None else found.bias_hh
         biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)
         return found.inputs, found.h0, found.weight_ih, found.weight_hh, *biases, None, found.c0, None, None, None
+
+
+def _look(engine: ModuleType, measured: Tensor, options: Options, inputs: Tensor, output: Tensor) -> Any:
+    """Where a value of the pass was first not finite (fault.py), or what finds it later."""
+    if engine.__name__ not in _AT_HAND:
+        return _module("fault").later(measured, options, inputs, output)
+    if math.isfinite(measured.sum().item()):  # most passes
+        return None
+    return _module("fault").find(measured, options, inputs, output)
 
 
 def _saved_tensors_are_kept_elsewhere() -> bool:
@@ -263,7 +303,7 @@ def _by_oracle(
             each if each is None or not need else each.view_as(each) for each, need in zip(given, needs, strict=True)
         ]
         aliases = Given(*tensors)
-        output, last = oracle.run(aliases, options, recorder)
+        output, last = _by_autograd(aliases, options, recorder)
         reached = [index for index, grad in enumerate(grads) if grad is not None]
         results, leaves = (output, *last), [each for each, need in zip(tensors, needs, strict=True) if need]
         if not reached:

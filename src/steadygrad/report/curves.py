@@ -114,7 +114,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> plotting.F
 def _line(axes: plotting.Axes, x: Any, y: Any, color: str, label: str = "", width: float = 1.2) -> None:
     known = y == y  # not NaN: validation comes once an epoch, other lines more often
     # A point of its own each while they are few: a line through one point is not seen.
-    marker = "o" if 0 < known.sum() <= FEW and not known.all() else ""
+    marker = "o" if known.sum() == 1 or (known.sum() <= FEW and not known.all()) else ""
     axes.plot(x[known], y[known], color=color, linewidth=width, marker=marker, markersize=3, label=label or None)
 
 

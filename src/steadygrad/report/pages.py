@@ -104,42 +104,36 @@ def of_sweep(directory: Path) -> Page:
     return page
 
 
-def of_fig7(records: Sequence[Record], command: str) -> Page:
-    """The page of Fig. 7."""
-    page = Page(fig7.TITLE, measured(records))
-    page.text(f"The paper: {fig7.CLAIM}")
+def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
+    """The page of what `steadygrad reproduce` swept: 'fig7', 'tasks', 'comparison', 'table1' or 'table2'."""
+    solved = f"{sum(map(_solved, records))} of {len(records)} runs solved their task."
+    title, lead, claim = "The pathological tasks", solved, ""
+    if what == "fig7":
+        title, lead, claim = fig7.TITLE, measured(records), fig7.CLAIM
+    elif what == "comparison":
+        title, claim = comparison.TITLE, comparison.CLAIM
+    elif what in TABLES:
+        title, claim = TABLES[what].title, TABLES[what].claim
+        lead = f"Figures are {TABLES[what].figures}; lower is better."
+    page = Page(title, lead)
+    if claim:
+        page.text(f"The paper: {claim}")
     page.command("Made by", command)
-    _success(page, records)
-    return _every_run(page, records)
-
-
-def of_tasks(records: Sequence[Record], command: str) -> Page:
-    """The page of the tasks."""
-    page = Page("The pathological tasks", f"{sum(map(_solved, records))} of {len(records)} runs solved their task.")
-    page.command("Made by", command)
-    page.table(tables.tasks(records))
-    page.heading("What the paper says of SGD-CR")
-    page.table(Table(["task", "claim"], [[task, claim] for task, claim in CLAIMS.items()], text=2))
-    return _every_run(page, records)
-
-
-def of_comparison(records: Sequence[Record], command: str) -> Page:
-    """The page of the comparison of methods."""
-    page = Page(comparison.TITLE, f"{sum(map(_solved, records))} of {len(records)} runs solved their task.")
-    page.text(f"The paper: {comparison.CLAIM}")
-    page.command("Made by", command)
-    page.figure(comparison.draw(comparison.rows(records)), "share of seeds that solve each problem, by method")
-    page.table(tables.comparison(records))
-    return _every_run(page, records)
-
-
-def of_table(table: PaperTable, records: Sequence[Record], command: str) -> Page:
-    """The page of Table 1 or 2."""
-    page = Page(table.title, f"Figures are {table.figures}; lower is better.")
-    page.text(f"The paper: {table.claim}")
-    page.command("Made by", command)
-    _paper_table(page, table, records)
-    return _every_run(page, records)
+    if what == "fig7":
+        _success(page, records)
+    elif what == "comparison":
+        page.figure(comparison.draw(comparison.rows(records)), "share of seeds that solve each problem, by method")
+        page.table(tables.comparison(records))
+    elif what == "tasks":
+        page.table(tables.tasks(records))
+        page.heading("What the paper says of SGD-CR")
+        page.table(Table(["task", "claim"], [[task, claim] for task, claim in CLAIMS.items()], text=2))
+    else:
+        _paper_table(page, TABLES[what], records)
+    page.heading("Every run")
+    page.table(tables.cells(records))
+    page.footer(source(records))
+    return page
 
 
 def measured(records: Sequence[Record]) -> str:
@@ -166,13 +160,6 @@ def source(records: Sequence[Record]) -> str:
     commits = {f"commit {record['commit']}" for record in records if record["commit"]}
     dates = {record["date"] for record in records}
     return " · ".join(part for each in (versions, commits, cpus, dates) for part in sorted(each))
-
-
-def _every_run(page: Page, records: Sequence[Record]) -> Page:
-    page.heading("Every run")
-    page.table(tables.cells(records))
-    page.footer(source(records))
-    return page
 
 
 def _what(config: Config) -> str:

@@ -33,25 +33,15 @@ SEED = 101  # settings are chosen on seeds from here on
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train.
-
-    Attributes:
-        label: its name in tables.
-        algorithm: what is done to the gradient.
-        axes: its two most important settings, and the values that are tried; the first of each is taken without tuning.
-        settings: what else it has of its own.
-        growing: what it has of its own where lengths grow.
-        problems: those it can learn; all by default. The first is the one it is tuned on.
-        parameters_of_rnn: whether it has as many units as make no more parameters than the plain network has.
-    """
+    """A way to train; `label` is its name in tables."""
 
     label: str
     algorithm: str
-    axes: Mapping[str, Sequence[Any]]
-    settings: Settings = field(default_factory=dict)
-    growing: Settings = field(default_factory=dict)
-    problems: Mapping[str, Sequence[int]] = field(default_factory=lambda: EVERYWHERE)
-    parameters_of_rnn: bool = False
+    axes: Mapping[str, Sequence[Any]]  # its two most important settings and what is tried; the first without tuning
+    settings: Settings = field(default_factory=dict)  # what else it has of its own
+    growing: Settings = field(default_factory=dict)  # likewise, where lengths grow
+    problems: Mapping[str, Sequence[int]] = field(default_factory=lambda: EVERYWHERE)  # the first is tuned on
+    parameters_of_rnn: bool = False  # as many units as make no more parameters than the plain network has
 
     @property
     def candidates(self) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from steadygrad.checks import one_of, whole
 from steadygrad.experiments import Config, ConfigError, preset
 from steadygrad.experiments import problem as problems_
 from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
-from steadygrad.experiments.presets import OF_CLIPPING, OF_CURRICULUM, OF_OMEGA
+from steadygrad.experiments.presets import OF_CURRICULUM, unread, without
 
 NAMED = (
     *("longest", "optimizer", "lr", "threshold", "alpha", "omega", "radius", "input_scaling", "per", "clip_error"),
@@ -79,8 +79,7 @@ class Grid:
         """Every combination; all cells of the first seed come first, so that a sweep cut short has whole rows.
 
         Args:
-            name: the grid's, in records.
-            problems: names, or classes of one's own.
+            name, problems: the grid's name, in records; names of problems, or classes of one's own.
             lengths: of drawn problems: ranges (low, high), both included; (50, 50) is one length. None means the preset's.
             aheads: of texts: how many characters ahead is predicted.
             algorithms, presets, inits, seeds: as in a `Config` and in `experiments.preset`; inits None means the preset's.
@@ -89,8 +88,7 @@ class Grid:
             **overrides: fields of `Config` to be changed; those of clipping and of Ω in the cells whose algorithm
                 has it, those of a curriculum in the cells whose lengths it can grow into.
 
-        Raises:
-            ConfigError: all faults of all cells at once.
+        Raises ConfigError with all faults of all cells.
 
         >>> grid = Grid.product("mine", problems=["nottingham"], algorithms=["sgd-cr"], epochs=3)
         >>> [cell.id for cell in grid.cells]
@@ -148,13 +146,8 @@ def _name(config: Config, like: Config, settings: str, init: str | None) -> str:
 
 
 def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Those of `overrides` that a run by `algorithm`, of this length, reads: 'sgd-c' reads a threshold, and no alpha."""
-    absent: tuple[str, ...] = ()
-    if algorithm not in ("sgd-c", "sgd-cr"):
-        absent += OF_CLIPPING
-    if algorithm not in ("sgd-r", "sgd-cr"):
-        absent += OF_OMEGA
-    curriculum = overrides.get("curriculum")
-    if curriculum is not None and length is not None and (curriculum[0] >= length[0] or curriculum[1] > length[1]):
-        absent += OF_CURRICULUM
+    """Those of `overrides` that a run by `algorithm`, of this length, reads."""
+    start = overrides.get("curriculum")
+    too_long = start is not None and length is not None and (start[0] >= length[0] or start[1] > length[1])
+    absent = without(*unread(algorithm), (too_long, OF_CURRICULUM))
     return {field: value for field, value in overrides.items() if field not in absent}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -82,17 +82,10 @@ def measured_update(config: Config, updates: int = UPDATES["drawn"]) -> float:
 
     learner = Learner(config)
     learner.feed.lengths.now = config.length
-    for _ in range(5):
-        learner.update()
-    start = time.perf_counter()
-    for _ in range(updates):
-        learner.update()
-    one = (time.perf_counter() - start) / updates
-    few = min(config.check_sequences, 200)
-    start = time.perf_counter()
-    score(learner.network, config.length, few, stream(config.seed, "estimate"))
-    test = (time.perf_counter() - start) * config.check_sequences / few
-    return one + test / config.check_every
+    _seconds(learner.update, 5)
+    one, few = _seconds(learner.update, updates), min(config.check_sequences, 200)
+    test = _seconds(lambda: score(learner.network, config.length, few, stream(config.seed, "estimate")))
+    return one + test * config.check_sequences / few / config.check_every
 
 
 def measured_epoch(config: Config, updates: int = UPDATES["data"]) -> float:
@@ -101,19 +94,26 @@ def measured_epoch(config: Config, updates: int = UPDATES["data"]) -> float:
 
     learner = Learner(config)
     feed, problem = learner.feed, learner.problem
-    learner.update()
-    before = feed.tokens
-    start = time.perf_counter()
-    for _ in range(updates):
+
+    def update() -> None:
         if feed.at_end_of_epoch:
             learner.next_epoch()
         learner.update()
-    learned = (time.perf_counter() - start) / (feed.tokens - before)
+
+    update()
+    before = feed.tokens
+    learned = _seconds(update, updates) * updates / (feed.tokens - before)
     chunk = next(problem.whole("valid"))
-    start = time.perf_counter()
-    predictions = learner.network.read(chunk).predictions
-    tested = (time.perf_counter() - start) / predictions
+    tested = _seconds(lambda: learner.network.read(chunk)) / learner.network.read(chunk).predictions
     return learned * problem.predictions("train") + tested * problem.predictions("valid")
+
+
+def _seconds(function: Callable[[], Any], times: int = 1) -> float:
+    """Of one call."""
+    start = time.perf_counter()
+    for _ in range(times):
+        function()
+    return (time.perf_counter() - start) / times
 
 
 def _shape(config: Config) -> tuple[Any, ...]:
@@ -124,10 +124,8 @@ def _shape(config: Config) -> tuple[Any, ...]:
 class Watch:
     """Shows a sweep's progress while the block runs, on standard error if no `stream` is given.
 
-    Args:
-        cells, directory, done: those to be run, the sweep's folder, and how many cells were finished before.
-        workers: how many run at once, for the time left; None where only the engine knows.
-        style: 'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
+    `cells` are to be run, `done` were finished before; `workers` run at once, None where only the engine knows. `style` is
+    'auto' (a live bar on a terminal, plain lines elsewhere), 'plain', or 'none'.
     """
 
     def __init__(

@@ -46,12 +46,9 @@ def run(
     Cells go on from their own checkpoints, so a sweep may be killed and started again. A cell that failed before is tried
     again; one that gave up at its limit (`max_updates`, or `epochs` of music and text) goes on if the grid's is now higher.
 
-    Args:
-        grid: the cells; what became of each is returned in its order.
-        directory: one folder for each cell is made in it; new, empty, or of an earlier sweep.
-        engine: `Local()` by default, one model per core.
-        command: what the user typed, for the records.
-        train, evaluate: in place of `experiments.run` and `experiments.evaluate`.
+    One folder for each cell is made in `directory`, which is new, empty, or of an earlier sweep. `engine` is `Local()` by
+    default, one model per core; `command` is what the user typed, for the records; `train` and `evaluate` take the places of
+    `experiments.run` and `experiments.evaluate`. What became of each cell is returned in the grid's order.
     """
     directory = Path(directory).resolve()
     _prepare(grid, directory, command)

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from steadygrad.checks import number, whole
-from steadygrad.tasks.batch import Batch
-from steadygrad.tasks.task import Regression
+from steadygrad.tasks.task import Batch, Regression
 
 SERIES, TRANSIENT, FINE = 10_500, 500, 10
 

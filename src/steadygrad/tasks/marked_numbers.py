@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steadygrad.tasks.batch import Batch, uniform_over
-from steadygrad.tasks.task import Regression
+from steadygrad.tasks.task import Batch, Regression, uniform_over
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from typing import ClassVar, Literal
 import torch
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.batch import Batch
-from steadygrad.tasks.task import Classification
+from steadygrad.tasks.task import Batch, Classification
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.batch import Batch
-from steadygrad.tasks.task import Classification
+from steadygrad.tasks.task import Batch, Classification
 
 KEYS = (0, 2)
 FILLERS = (2, 100)

@@ -16,8 +16,7 @@ from typing import Literal
 import torch
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.batch import Batch
-from steadygrad.tasks.task import Classification
+from steadygrad.tasks.task import Batch, Classification
 
 TOKENS = 8
 

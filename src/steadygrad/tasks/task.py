@@ -1,19 +1,34 @@
 """What the synthetic tasks of Pascanu et al. 2013 (supplement, "The pathological synthetic tasks") share.
 
-    y = outputs  [S, B, O], the linear read-out at the S steps that count
-    d = targets  [S, B] classes, or [S, B, O] values
+    u = inputs   [T, B] int64 tokens, or [T, B, C] float32 channels
+    d = targets  [S, B] int64 classes, or [S, B, O] float32 values
+    y = outputs  [S, B, O], the linear read-out at the S steps that count: one run of neighbours, the same for every sequence
+                 of a batch, so that a slice reads them, `readout(hidden[batch.steps])`, and no mask is needed
 
     classification   E = −1/(S B) Σ_s Σ_b log softmax(y_sb)[d_sb]      right where argmax y_sb = d_sb at every s
     regression       E = 1/(S B O) Σ_s Σ_b ‖y_sb − d_sb‖²              right where |y_sb − d_sb| < 0.04 throughout
 
+    without autograd:   ∂E/∂y = (softmax(y) − onehot(d)) / (S B)  and  2 (y − d) / (S B O)
+
 Both losses are the mean over the batch *and* over the steps that count, as in the authors' program, so a gradient's
 norm (and a clipping threshold) does not grow with the number of answers asked for.
+
+Whole numbers, each uniform over a range of its own, are drawn all at once:
+
+    k_rb uniform over {low_r, …, low_r + width_r − 1}     [R, B]
+    k_rb = low_r + (m_rb mod width_r),  m_rb uniform over {0, …, M − 1},  M = lcm(width_1, …, width_R)
+
+Every width divides M, so the remainder is exactly uniform. One draw for all ranges, rather than one for each, is what
+keeps the making of a batch an order of magnitude cheaper than learning from it.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
@@ -21,7 +36,53 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from steadygrad.checks import one_of, whole
-from steadygrad.tasks.batch import Batch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences, their targets, and the steps at which the targets are due.
+
+    Args:
+        inputs: what the network sees, time first: tokens [T, B] int64, or channels [T, B, C] float32.
+        targets: what it should answer at the steps that count: classes [S, B] int64, or values [S, B, O] float32.
+        steps: the steps that count, `hidden[steps]` being [S, B, H] for hidden states [T, B, H].
+
+    >>> batch = Batch(torch.zeros(4, 2, dtype=torch.int64), torch.zeros(1, 2, dtype=torch.int64), slice(3, 4))
+    >>> torch.randn(4, 2, 50)[batch.steps].shape
+    torch.Size([1, 2, 50])
+    >>> batch.mask
+    tensor([False, False, False,  True])
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    steps: slice
+
+    @property
+    def mask(self) -> Tensor:
+        """The steps that count as bool [T], the same for all sequences of the batch."""
+        mask = torch.zeros(len(self.inputs), dtype=torch.bool, device=self.inputs.device)
+        mask[self.steps] = True
+        return mask
+
+
+def uniform_over(ranges: tuple[range, ...], batch: int, generator: torch.Generator) -> Tensor:
+    """`batch` whole numbers from each of R ranges: int64 [R, batch].
+
+    >>> uniform_over((range(2, 3), range(7, 8)), 4, torch.Generator())
+    tensor([[2, 2, 2, 2],
+            [7, 7, 7, 7]])
+    """
+    multiple, low, width = _residues(ranges, generator.device)
+    m = torch.randint(multiple, (len(ranges), batch), generator=generator, device=generator.device)
+    return m.remainder_(width).add_(low)
+
+
+@lru_cache(maxsize=4096)
+def _residues(ranges: tuple[range, ...], device: torch.device) -> tuple[int, Tensor, Tensor]:
+    low = torch.tensor([[r.start] for r in ranges], device=device)
+    width = torch.tensor([[len(r)] for r in ranges], device=device)
+    return math.lcm(*map(len, ranges)), low, width
 
 
 @dataclass(frozen=True)
@@ -159,3 +220,26 @@ class Regression(Task):
         difference = outputs - targets
         error = difference.square() if self.criterion == "squared" else difference.abs()
         return (error < self.tolerance).all(dim=-1)
+
+
+def loss_by_hand(problem: object) -> Callable[[Tensor, Tensor], tuple[float, Tensor]] | None:
+    """What works out E and ∂E/∂y of a drawn problem by hand; None where it has a loss of its own."""
+    if not isinstance(problem, Task) or type(problem).loss is not Task.loss:
+        return None
+    by_hand = {Classification._error: _cross_entropy, Regression._error: _squared_error}
+    return by_hand.get(type(problem)._error)
+
+
+def _cross_entropy(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+    """Of y [S B, O] and classes [S, B]."""
+    d = targets.reshape(-1)
+    log_p = torch.log_softmax(y, 1)
+    E = F.nll_loss(log_p, d).item()
+    minus = y.new_full((len(y), 1), -1.0)
+    return E, log_p.exp_().scatter_add_(1, d.unsqueeze(1), minus).div_(len(y))
+
+
+def _squared_error(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+    """Of y [S B, O] and values [S, B, O]."""
+    difference = y - targets.flatten(0, 1)
+    return difference.square().mean().item(), difference.mul_(2 / difference.numel())

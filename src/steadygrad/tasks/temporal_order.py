@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from steadygrad.checks import one_of
-from steadygrad.tasks.batch import Batch, uniform_over
-from steadygrad.tasks.task import Classification
+from steadygrad.tasks.task import Batch, Classification, uniform_over
 
 DISTRACTORS = (2, 6)
 
