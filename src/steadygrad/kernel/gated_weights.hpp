@@ -5,6 +5,12 @@
 // Chunk by chunk of some steps, so that nothing but the error of the state is stored for the whole sequence: the errors before
 // the gates, w, gamma = w W_hh^T and P are worked out while the chunk is in the cache, and each product runs over all of its
 // rows. The sums are kept as their transpose, whose rows are long: fewer lanes of its vectors stand empty.
+//
+// What Omega costs a wide layer. A product with W_hh is R = 2 T B H G H operations, with W_ih X = 2 T B I G H. Without it a step
+// takes 3 R + 2 X (forward, sweep back, dW_hh; forward, dW_ih), with it 5 R + 2 X: gamma and the second outer product. Neither can
+// be had from the others: P needs gamma row by row, and errors (x) w has no factor in common with P (x) h. For I much below H the
+// ratio is 5/3; for T 200, B 32, H 500, I 88 it is 1.60 for both cells (LSTM: 68.5 and 42.9 GFLOP). A step with Omega is therefore
+// at most 1.5 times as long only where gamma and the outer products run at a higher rate than the rest of the step.
 #pragma once
 #include "gated_rows.hpp"
 
