@@ -42,11 +42,11 @@ def test_a_text_is_learned_and_the_verdict_is_that_of_the_best_weights(text_path
 def test_lines_are_written_within_an_epoch_and_at_its_end(music_path: str, tmp_path: Path) -> None:
     run(of_music(music_path, batch=1), tmp_path / "run", progress="none", epochs=2)
     lines = metrics(tmp_path / "run")
-    # 5 pieces in chunks of at most 8 steps: as many updates, and a line for every other one, so that they are ten at most
+    # 5 pieces in chunks of at most 8 steps: as many updates, and ten lines at even distances
     ends = [line for line in lines if line["valid"] is not None]
     of_epoch = ends[0]["updates"]
     assert 10 < of_epoch <= 20
-    due = [update for update in range(1, 2 * of_epoch + 1) if update % 2 == 0 or update % of_epoch == 0]
+    due = [epoch * of_epoch + -(-line * of_epoch // 10) for epoch in (0, 1) for line in range(1, 11)]
     assert [line["updates"] for line in lines] == due
     assert [line["epoch"] for line in ends] == [1, 2]
     assert ends[-1] == lines[-1]

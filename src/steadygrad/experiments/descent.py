@@ -50,13 +50,7 @@ class Since:
 class Method:
     """What makes an update, and what was seen of it. Two others than the step down the gradient are in methods.py.
 
-    Args:
-        named: the parameters that are trained, with their names.
-
-    Attributes:
-        has_rate: whether there is a learning rate.
-        updates: how many were made.
-        since: what was seen since the last summary.
+    `named` are the parameters that are trained; `since` is what was seen since the last summary.
     """
 
     has_rate = False

@@ -162,7 +162,7 @@ class Success:
         """All but the best weights, as plain values."""
         values: dict[str, Any] = {"updates": self.updates, "seconds": self.seconds, "best": None}
         if (best := self.best) is not None:
-            values["best"] = {"updates": best.updates, "whole": self.is_whole(best.score), "beyond": best.beyond}
+            values["best"] = {"updates": best.updates, "beyond": best.beyond}
             values["best"] |= {**vars(best.score), "loss": best.score.loss if math.isfinite(best.score.loss) else None}
         return values
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .network import Network
 
 LINES = 10
-"""At most so many lines of metrics within an epoch, besides the one at its end."""
+"""So many lines of metrics in an epoch, at even distances, the one at its end included; fewer where it has fewer updates."""
 
 
 class _Judge:
@@ -190,7 +190,6 @@ class ByValidation(_Judge):
         super().__init__(loop)
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
-        self._every = math.ceil(self.problem.updates_per_epoch / LINES)
         self._sample = next(self.problem.epoch(0))
         self._learning, self._at = 0.0, perf_counter()
         self._lined: tuple[int, int, float] = (0, 0, 0.0)
@@ -219,7 +218,8 @@ class ByValidation(_Judge):
 
     def after_update(self) -> None:
         self._learning += perf_counter() - self._at
-        if self.learner.updates % self._every == 0 and not self.feed.at_end_of_epoch:
+        done, of_epoch = self.learner.updates, self.problem.updates_per_epoch
+        if LINES * done // of_epoch > LINES * (done - 1) // of_epoch and not self.feed.at_end_of_epoch:
             self.learner.descent.judge()
             self._line(None)
 

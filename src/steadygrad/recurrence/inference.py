@@ -150,7 +150,7 @@ def _shapes(network: Network, per_cell: int) -> list[tuple[tuple[int, ...], int]
 
 
 def _address(tensor: Any, shape: tuple[int, ...], numbers: int, dtype: torch.dtype, size: int) -> int | None:
-    """Where its numbers begin, row by row without gaps; None where they do not lie so (see memory.py)."""
+    """Where its numbers begin, row by row without gaps; None where they do not lie so (see strange.Memory)."""
     kind = type(tensor)
     if (kind is not _PARAMETER and kind is not Tensor) or tensor.dtype is not dtype or tensor.shape != shape:
         return None
