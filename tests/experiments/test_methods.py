@@ -75,6 +75,56 @@ def test_clipping_per_entry_bounds_every_entry_of_the_update() -> None:
     assert most == pytest.approx(1e-4, rel=1e-2)
 
 
+@pytest.mark.parametrize(
+    "problem", [ORDER, {**ORDER, "problem": "addition"}, ALL], ids=["tokens", "channels", "every step"]
+)
+@pytest.mark.parametrize(("leak", "k"), [(0.0, None), (0.3, None), (0.0, 5)])
+def test_noise_is_added_before_the_nonlinearity_at_every_step(
+    problem: dict[str, Any], leak: float, k: int | None
+) -> None:
+    made = Network(Config(**problem, noise=0.7, leak=leak, truncate=k, dtype="float64"))
+    batch = made.problem.sample(4, 12, torch.Generator().manual_seed(3))
+    without = made.backward(batch)
+    loss = made.backward(batch, torch.Generator().manual_seed(5))
+    assert loss != without
+    found = _gradients(made)
+    made.zero_grad()
+    rnn, T, u = made.rnn, len(batch.inputs), batch.inputs
+    u = u.double() if u.is_floating_point() else torch.nn.functional.one_hot(u, made.problem.input_size).double()
+    noise = torch.randn(T, 4, rnn.hidden_size, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    h, states = torch.zeros(4, rnn.hidden_size, dtype=torch.float64), []
+    for t in range(T):
+        if k and (T - t) % k == 0:
+            h = h.detach()
+        a = u[t] @ rnn.weight_ih_l0.T + h @ rnn.weight_hh_l0.T + rnn.bias_ih_l0 + 0.7 * noise[t]
+        h = leak * h + (1 - leak) * a.tanh()
+        states.append(h)
+    expected = made.problem.loss(made.readout(torch.stack(states)[batch.steps]), batch)
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), rel=1e-12)
+    for name, gradient in _gradients(made).items():
+        # float64, sums in another order
+        torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-14)
+
+
+def test_noise_is_of_training_alone_and_omega_sees_it() -> None:
+    settings = {**ORDER, "algorithm": "sgd-cr", "alpha": 2.0, "threshold": 1.0}
+    plain, noisy = Network(Config(**settings)), Network(Config(**settings, noise=0.1))
+    assert {name: each.shape for name, each in plain.state_dict().items()} == {
+        name: each.shape for name, each in noisy.state_dict().items()
+    }
+    batch = plain.problem.sample(4, 12, torch.Generator().manual_seed(3))
+    torch.testing.assert_close(noisy.answers(batch), plain.answers(batch), rtol=0, atol=0)
+    gradients = []
+    for alpha in (0.0, 2.0):
+        noisy.rnn.alpha = alpha  # as a schedule changes it
+        noisy.backward(batch, torch.Generator().manual_seed(5))
+        gradients.append(_gradients(noisy))
+    without, with_omega = gradients
+    assert not torch.allclose(without["rnn.weight_hh_l0"], with_omega["rnn.weight_hh_l0"])
+    torch.testing.assert_close(without["rnn.weight_ih_l0"], with_omega["rnn.weight_ih_l0"])
+
+
 def test_clip_error_reaches_the_layer() -> None:
     assert Network(Config(**ORDER, clip_error=0.25)).rnn.clip_error == 0.25
 
@@ -188,6 +238,12 @@ REFUSED = [
         "threshold must be a number with per 'entry', not 'auto'",
     ),
     ({"per": "layer"}, "per must be one of 'all', 'parameter', 'entry', not 'layer'"),
+    ({"noise": -0.1}, "noise must be a finite number of at least 0, not -0.1"),
+    ({"network": "lstm", "noise": 0.1}, "noise must be left out with network 'lstm': it is for plain units, not 0.1"),
+    ({"network": "echo-state", "noise": 0.1}, "noise must be left out with network 'echo-state'"),
+    ({"optimizer": "hessian-free", "noise": 0.1}, "noise must be left out with optimizer 'hessian-free'"),
+    ({**TAUGHT, "noise": 0.1}, "noise must be left out with teacher_forcing, not 0.1"),
+    ({"problem": "jsb", "noise": 0.1}, "noise must be left out with 'jsb', which has no such setting, not 0.1"),
     ({"clip_error": 0.0}, "clip_error must be a finite number above 0, not 0.0"),
     ({"l1": -1.0}, "l1 must be a finite number of at least 0, not -1.0"),
     ({"truncate": 0}, "truncate must be a whole number of at least 1, not 0"),

@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "penalties": {"l1": 0.001, "l2": 0.01},
     "per entry": {"per": "entry", "threshold": 0.01, "clip_error": 0.001},
     "truncated": {"truncate": 4},
+    "noise": {"noise": 0.1},
     "radius": {"radius": 1.1},
     "hessian-free": {**PLAIN, "optimizer": "hessian-free", "structural": 0.1, "batch": 8, "curvature_batch": 4},
     "teacher forcing": {**TAUGHT, "teacher_forcing": 1.0},

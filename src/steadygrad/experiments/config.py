@@ -114,6 +114,13 @@ class NetworkSettings(_Settings):
     leak: float = field(
         0.0, "λ of leaky units, the share of the state that is kept, for rnn and echo-state", "λ", ge=0, lt=1
     )
+    noise: float = field(
+        0.0,
+        "standard deviation of noise that is added before the units' nonlinearity in training, for rnn",
+        "σ",
+        DRAWN,
+        ge=0,
+    )
     bias: bool = field(True, "whether the network has biases")
     init: Literal[PlainInit, GatedInit] = field(
         "basic_tanh",

@@ -66,7 +66,7 @@ class Draws:
 
     def learn(self, network: Network) -> float:
         """Leave the gradients of the next batch in the network, and return its loss."""
-        return network.backward(self.draw())
+        return network.backward(self.draw(), self.generator)
 
     def draw(self) -> Batch:
         """The next batch."""

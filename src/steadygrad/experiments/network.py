@@ -77,6 +77,7 @@ class Network(nn.Module):
         self.rnn, self.readout = _layers(config, self.problem)
         self._dtype = getattr(torch, config.dtype)
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
+        self.noisy = Noisy(self.rnn, config.noise) if config.noise > 0 else None
         self._by_hand = None if self.is_forced else loss_by_hand(self.problem)
         _draw(self, config)
 
@@ -98,8 +99,10 @@ class Network(nn.Module):
         """As `answers`; with teacher forcing, the targets are always given."""
         return self.answers(batch) if self.config.teacher_forcing is None else self._forced(batch, 1.0)
 
-    def backward(self, batch: Batch) -> float:
+    def backward(self, batch: Batch, generator: torch.Generator | None = None) -> float:
         """Return the loss E, and leave in .grad only what `problem.loss(network.answers(batch), batch).backward()` would.
+
+        The setting `noise` is drawn from `generator`; without one there is none.
 
         With `truncate` the states at T − k, T − 2k, … are constants for the gradient: the error of step t is sent back to the
         cut before t, and no further. Ω is then that of each piece.
@@ -109,7 +112,7 @@ class Network(nn.Module):
                 parameter.grad = None
             forced = self.config.teacher_forcing
             answers = (
-                self.readout(self._states(batch, self.config.truncate))
+                self.readout(self._states(batch, self.config.truncate, generator))
                 if forced is None
                 else self._forced(batch, forced)
             )
@@ -117,7 +120,7 @@ class Network(nn.Module):
             with threads(self.threads):
                 loss.backward()
             return float(loss.detach())
-        states = self._states(batch, self.config.truncate)
+        states = self._states(batch, self.config.truncate, generator)
         V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             h = states.flatten(0, 1)
@@ -182,9 +185,11 @@ class Network(nn.Module):
         with threads(self.threads):
             return self.rnn(self.given(batch.inputs), batch.targets)[0]
 
-    def _states(self, batch: Batch, truncate: int | None = None) -> Tensor:
+    def _states(self, batch: Batch, truncate: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The states at the steps that count: [S, B, H]. The gradient is cut every `truncate` steps, counted from the last."""
-        inputs = self.given(batch.inputs)
+        inputs, layer = self.given(batch.inputs), self.rnn
+        if generator is not None and self.noisy is not None:
+            inputs, layer = self.noisy.inputs(inputs, generator), self.noisy
         if self.is_forced:
             with threads(self.threads):
                 return self.rnn.eval()(inputs)[0][batch.steps]
@@ -195,12 +200,12 @@ class Network(nn.Module):
             for cut in cuts:
                 # no error arises in a piece before the steps that count
                 with torch.set_grad_enabled(cut > batch.steps.start):
-                    output, last = self.rnn(inputs[begin:cut], state)
+                    output, last = layer(inputs[begin:cut], state)
                 state = tuple(each.detach() for each in last) if isinstance(last, tuple) else last.detach()
                 if cut > batch.steps.start:
                     earlier.append(output[max(batch.steps.start - begin, 0) :])
                 begin = cut
-            output, last = self.rnn(inputs[begin:], state)
+            output, last = layer(inputs[begin:], state)
         if earlier:
             return torch.cat([*earlier, output])[: batch.steps.stop - batch.steps.start]
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
@@ -222,6 +227,40 @@ class Network(nn.Module):
         if self.is_forced and not inputs.is_floating_point():
             inputs = nn.functional.one_hot(inputs, self.problem.input_size).to(self._dtype)
         return inputs.to(self._dtype) if inputs.is_floating_point() else inputs
+
+
+class Noisy:
+    """A plain layer with noise before the nonlinearity of every unit, at every step.
+
+        h_k = σ(W_rec h_{k−1} + [W_in, s I] [u_k, ε_k] + b),   ε ~ N(0, 1) [T, B, H]
+
+    It computes with the weights of `rnn`, which get its gradient. Ω is that of the states it goes through.
+    """
+
+    def __init__(self, rnn: Any, size: float) -> None:
+        self.rnn, self.units, self.tokens = rnn, rnn.hidden_size, rnn.input_size
+        options = {
+            name: getattr(rnn, name) for name in ("nonlinearity", "leak", "omega", "clip_error", "backend", "bias")
+        }
+        dtype = rnn.weight_hh_l0.dtype
+        with torch.random.fork_rng(devices=[]):
+            self.layer: Any = steadygrad.RNN(self.tokens + self.units, self.units, **options, dtype=dtype)
+        self.layer.record = False
+        self.weight_of_noise = size * torch.eye(self.units, dtype=dtype)
+
+    def inputs(self, given: Tensor, generator: torch.Generator) -> Tensor:
+        """Inputs [T, B, I + H]: what is given, tokens as vectors, and the noise."""
+        if not given.is_floating_point():
+            given = nn.functional.one_hot(given, self.tokens)
+        T, B, _ = given.shape
+        noise = torch.randn(T, B, self.units, generator=generator, dtype=self.weight_of_noise.dtype)
+        return torch.cat([given.to(noise.dtype), noise], -1)
+
+    def __call__(self, inputs: Tensor, state: Tensor | None) -> Any:
+        self.layer.alpha = self.rnn.alpha
+        weights = dict(self.rnn.named_parameters())
+        weights["weight_ih_l0"] = torch.cat([weights["weight_ih_l0"], self.weight_of_noise], 1)
+        return torch.func.functional_call(self.layer, weights, (inputs, state))
 
 
 def _layers(config: Config, problem: Any) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from .config import CLIPPING, DATA, DRAWN, GATED, OF_GATED, OF_MUSIC, OF_TEXT, O
 
 BY_EPOCHS = ("1/t", "half-when-worse")
 OF_HESSIAN_FREE = ("damping", "structural", "curvature_batch")
-OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate")
+OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate", "noise")
 """What changes a step down the gradient; neither Hessian-free optimisation nor an echo state network makes one."""
 OF_CURRICULUM = ("growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
 NO_STEP, NO_GRADIENT = "which has no step down the gradient", "which has no gradient"
@@ -225,6 +225,7 @@ def _unread(v: _Examination) -> None:
         (v.form == DRAWN and not by_epochs, f"unless a schedule is {' or '.join(map(repr, BY_EPOCHS))}", ("epoch",)),
         (is_gated, f"with {network}, whose gates have no one spectral radius", ("radius",)),
         (is_gated, f"with {network}, which has its own", ("nonlinearity", "leak", *plain_starts)),
+        (is_gated, f"with {network}: it is for plain units", ("noise",)),
         (v.init != "chrono" and "network" not in v.bad, "unless init is 'chrono'", ("longest",)),
         (v.optimizer in ("sgd", "hessian-free"), f"with {optimizer}, which has none", ("momentum",)),
         (algorithm not in CLIPPING, f"with {v.named_algorithm}", ("threshold", "per", "nonfinite")),
@@ -266,7 +267,7 @@ def _teacher(v: _Examination) -> None:
     for name, values in allowed.items():
         if v.values[name] not in values:
             v.fault(name, f"be {' or '.join(map(repr, values))} with teacher_forcing, not {v.values[name]!r}")
-    v.left_out("with teacher_forcing", "leak", "bias", "clip_error", "truncate", "backend")
+    v.left_out("with teacher_forcing", "leak", "noise", "bias", "clip_error", "truncate", "backend")
 
 
 def _why(field: str, problem: str) -> str:
