@@ -26,9 +26,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     from ..experiments.config import help_text
 
     add = parser.add_argument
-    names = (
-        "fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke; or give the axes below"
-    )
+    names = "fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke; or give the axes below"
     add("name", nargs="?", metavar="NAME", help=names)
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")

@@ -13,11 +13,13 @@ from torch import Tensor
 
 from . import strange
 
-_ORDINARY = (Tensor, torch.nn.Parameter)
+_ORDINARY = frozenset((Tensor, torch.nn.Parameter))
 
 
 class Memory:
     """The tensors one call of the kernel reads and writes; keeps copies alive until it is over."""
+
+    __slots__ = ("_kept",)
 
     def __init__(self) -> None:
         self._kept: list[Tensor] = []
@@ -26,7 +28,7 @@ class Memory:
         """Where the numbers of `tensor` begin, row by row without gaps; None for None."""
         if tensor is None:
             return None
-        if type(tensor) not in _ORDINARY or tensor.shape != shape or tensor.dtype != dtype or not tensor.is_cpu:
+        if type(tensor) not in _ORDINARY or tensor.shape != shape or tensor.dtype is not dtype or not tensor.is_cpu:
             raise RuntimeError(
                 f"{name} must be an ordinary CPU tensor of {dtype} and shape {tuple(shape)} for the kernel, "
                 f"not a {type(tensor).__name__} of {tensor.dtype}, shape {tuple(tensor.shape)}, on {tensor.device}"
@@ -37,8 +39,8 @@ class Memory:
             tensor = tensor.detach().resolve_neg().contiguous()
             self._kept.append(tensor)
         found = tensor.data_ptr()
-        bytes_left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size()
-        if found == 0 or bytes_left < tensor.nbytes:
+        begin = tensor.storage_offset() * tensor.itemsize
+        if found == 0 or tensor.untyped_storage().nbytes() - begin < tensor.nbytes:
             if tensor.numel() == 0:
                 return found
             if not tensor._is_zerotensor():

@@ -18,7 +18,11 @@ from typing import Any
 
 from steadygrad.sweep.grid import Grid
 
-ORDER, SUMS, MEMORIZATION = "temporal-order", ("addition", "multiplication"), ("memorization-5bit", "memorization-20bit")
+ORDER, SUMS, MEMORIZATION = (
+    "temporal-order",
+    ("addition", "multiplication"),
+    ("memorization-5bit", "memorization-20bit"),
+)
 OTHERS = (*SUMS, "temporal-order-3bit", "random-permutation", *MEMORIZATION)
 RANGE, BEYOND = (50, 200), (250, 400, 500, 1000, 2000, 3000, 5000)
 """The lengths of the paper's single models, and those at which the final edition tests them."""
