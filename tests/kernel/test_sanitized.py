@@ -86,7 +86,8 @@ def run(library: Path, isa: str, script: str, *more: str) -> subprocess.Complete
         "OPENBLAS_NUM_THREADS": "1",
         "STEADYGRAD_ISA": isa,
     }
-    command = [sys.executable, str(HERE / script), str(library), str(KERNEL / "problem.hpp"), *more]
+    header = "inference.hpp" if script == "drive_inference.py" else "problem.hpp"
+    command = [sys.executable, str(HERE / script), str(library), str(KERNEL / header), *more]
     return subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
 
 
@@ -117,8 +118,12 @@ def test_no_access_outside_and_nothing_undefined_on_any_instruction_set(tmp_path
         done = run(library, isa, "drive_gated.py", str(KERNEL / "gated.hpp"), str(cases))
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         assert f"{isa}: {count} cases agree" in done.stdout
+        done = run(library, isa, "drive_inference.py")
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        assert f"{isa}: 74 passes agree" in done.stdout
 
     # And it would have been seen: an output one entry too short, in the heap and before an unreadable page.
-    for script, more in (("drive.py", []), ("drive_gated.py", [str(KERNEL / "gated.hpp"), str(cases)])):
+    gated: list[str] = [str(KERNEL / "gated.hpp"), str(cases)]
+    for script, more in (("drive.py", []), ("drive_gated.py", gated), ("drive_inference.py", [])):
         assert "heap-buffer-overflow" in run(library, "baseline", script, *more, "overrun").stderr
         assert "SEGV" in run(library, available[-1], script, *more, "overrun-wall").stderr

@@ -27,7 +27,12 @@ def test_thirty_children_forked_from_a_busy_process_all_end(cell: str, threads: 
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=2000,
         check=False,
     )
     assert (run.stdout, run.returncode) == ("0 of 30 children failed\n", 0), run.stderr[-1000:]
+
+
+def test_a_child_that_hangs_is_seen() -> None:
+    run = subprocess.run([sys.executable, str(SCRIPT), "hang"], capture_output=True, text=True, check=True)
+    assert run.stdout == "a hang was seen\n"

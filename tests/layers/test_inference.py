@@ -370,3 +370,41 @@ def test_lesser_instruction_sets_equal_the_reference(isa: str) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 63), (1, 64), (1, 70), (30, 3), (16, 4), (9, 33)])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("given_state", [False, True])
+def test_plain_layers_of_any_length_and_batch(
+    steps: int, batch: int, layers: int, given_state: bool, taken: list[bool]
+) -> None:
+    layer = layer_of("RNN", num_layers=layers)
+    inputs = torch.randn(steps, batch, 5, dtype=torch.float64)
+    check(layer, inputs, *([state_of(layer, batch)] if given_state else []))
+    check(layer, torch.randint(5, (steps, batch)), *([state_of(layer, batch)] if given_state else []))
+    assert all(taken)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 3}, {"bias": False}, {"nonlinearity": "sigmoid"}])
+@pytest.mark.parametrize("given_state", [False, True])
+def test_wide_layers_by_torchs_products(
+    options: dict[str, Any], given_state: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "WIDE", 1)
+    layer = layer_of("RNN", **options)
+    state = [state_of(layer, 20)] if given_state else []
+    for inputs in (torch.randn(3, 20, 5, dtype=torch.float64), torch.randint(5, (2, 20))):
+        check(layer, inputs, *state)
+    assert all(taken)
+    layer.weight_hh_l0.data.untyped_storage().resize_(0)
+    with torch.no_grad(), pytest.raises((RuntimeError, ValueError), match=r"hold its numbers|storage was freed"):
+        layer(torch.randn(3, 20, 5, dtype=torch.float64), *state)
+
+
+def test_who_computes_a_pass_goes_by_its_shapes() -> None:
+    plain, narrow = (inference.Network("RNN", "tanh", 0.0, 8, hidden, 1, 1) for hidden in (512, 256))
+    shapes = [(plain, 1, 16), (plain, 4, 256), (plain, 1, 15), (plain, 5, 16), (narrow, 1, 256)]
+    shapes.append((plain._replace(mode="GRU"), 1, 16))
+    assert [inference.takes_products(*shape) for shape in shapes] == [True, True, False, False, False, False]
+    assert inference.is_for(plain, 10_000)
+    assert not inference.is_for(plain._replace(leak=0.5), 65)

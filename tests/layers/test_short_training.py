@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(native.library() is None, reason="the C++ kernel
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers of a few units are treated as wide ones are."""
     monkeypatch.setattr(run, "ONE_STEP_UNITS", 1)
+    monkeypatch.setattr(run, "FIRST_STEP_UNITS", 1)
     monkeypatch.setattr(run, "FEW_STEPS_UNITS", 1)
 
 
@@ -96,24 +97,38 @@ def test_weights_that_lie_otherwise_are_laid_out_and_freed_ones_refused() -> Non
         layer(inputs)
 
 
-def given_of(mode: str, steps: int, units: int) -> Given:
+def given_of(mode: str, steps: int, units: int, has_state: bool) -> Given:
     rows = {"RNN": 1, "GRU": 3, "LSTM": 4}[mode] * units
     inputs, weight_ih, weight_hh = torch.zeros(steps, 2, 3), torch.zeros(rows, 3), torch.zeros(rows, units)
-    return Given(inputs, None, weight_ih, weight_hh, None, None, None)
+    state = torch.zeros(2, units) if has_state else None
+    return Given(inputs, state, weight_ih, weight_hh, None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("mode", "steps", "units", "who"),
+    ("mode", "steps", "units", "has_state", "who"),
     [
-        ("RNN", 1, 64, native),
-        ("RNN", 1, 512, single),
-        ("RNN", 2, 512, native),
-        ("RNN", 2, 1024, bptt),
-        ("RNN", 5, 1024, native),
-        ("GRU", 1, 512, native_gated),
-        ("LSTM", 4, 768, gated_bptt),
+        ("RNN", 1, 64, True, native),
+        ("RNN", 1, 512, True, single),
+        ("RNN", 1, 512, False, native),
+        ("RNN", 1, 1024, False, single),
+        ("RNN", 1, 2048, True, single),
+        ("RNN", 2, 512, True, native),
+        ("RNN", 2, 1024, True, bptt),
+        ("RNN", 5, 1024, True, native),
+        ("RNN", 5, 2048, True, bptt),
+        ("GRU", 1, 512, True, native_gated),
+        ("LSTM", 4, 768, True, gated_bptt),
     ],
 )
-def test_who_computes_goes_by_the_shapes(mode: str, steps: int, units: int, who: ModuleType) -> None:
-    kernel = native if mode == "RNN" else native_gated
-    assert run.quickest(given_of(mode, steps, units), Options(mode=mode), kernel) is who
+def test_who_computes_goes_by_the_shapes(mode: str, steps: int, units: int, has_state: bool, who: ModuleType) -> None:
+    given = given_of(mode, steps, units, has_state)
+    usual = run.ENGINES[mode, run.choose("auto", given.weight_hh, mode)]
+    assert run.quickest(given, Options(mode=mode), usual) is who
+
+
+@pytest.mark.parametrize("given_state", [False, True])
+@pytest.mark.parametrize(("alpha", "batch"), [(0.0, 1), (1.0, 40)])
+def test_one_step_by_the_kernel_equals_the_reference(given_state: bool, alpha: float, batch: int) -> None:
+    found, wanted = (trained("RNN", each, 1, batch, given_state, alpha=alpha) for each in ("native", "reference"))
+    for ours, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, right, rtol=1e-11, atol=1e-12)

@@ -13,9 +13,11 @@ struct Inference {
   const int64_t* reached;  // [T]: how many sequences reach each step, the longest ones first (packed). Null: all of them
   const void* x;           // [N, I]; null where tokens are given
   const int64_t* tokens;   // [N]
-  const void *h0, *c0;     // [cells, B, H]; null: zeros
+  const void* h0;          // [cells, B, H]; null: zeros
+  const void* c0;          // the LSTM's
   void* output;            // [N, D H]
-  void *last, *last_c;     // [cells, B, H]
+  void* last;              // [cells, B, H]
+  void* last_c;
   int64_t per_cell;        // 2, or 4 with biases: so many addresses follow for every cell, W_ih, W_hh, b_ih and b_hh
 };
 

@@ -41,6 +41,9 @@ template <class T> int64_t widest(const Problem& p) {
 // Few inputs, or tokens: dW_ih is added up as its transpose [I, padded H], whose rows are long.
 bool narrow_inputs(const Problem& p) { return p.tokens || p.inputs <= SG_ROWS; }
 
+// With one step from a state of zeros no gradient reaches W_hh, which is then neither laid out nor added up.
+bool has_past(const Problem& p) { return p.steps > 1 || p.h0; }
+
 template <class T> struct Partial {  // one slice's share of the weight gradients
   T *hh, *ih, *bias;
   static int64_t size(const Problem& p) {
@@ -77,7 +80,7 @@ template <class T> int64_t scratch_bytes(const Problem& p) {
 
 template <class T> void pack_forward(const Problem& p, Shared& s) {
   const int64_t H = p.hidden, I = p.inputs, P = padded<T>(H);
-  pack<T>(H, H, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
+  if (has_past(p)) pack<T>(H, H, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
   const T* ih = static_cast<const T*>(p.weight_ih);
   T* packed = static_cast<T*>(s.forward_ih);
   if (p.tokens) {  // a token picks one row of W_ih^T: no product
@@ -95,7 +98,8 @@ template <class T> void pack_forward(const Problem& p, Shared& s) {
 }
 
 template <class T> void pack_backward(const Problem& p, Shared& s) {
-  pack<T>(p.hidden, p.hidden, static_cast<const T*>(p.weight_hh), p.hidden, 1, static_cast<T*>(s.backward_hh));
+  if (p.steps > 1 || p.grad_h0)
+    pack<T>(p.hidden, p.hidden, static_cast<const T*>(p.weight_hh), p.hidden, 1, static_cast<T*>(s.backward_hh));
   if (p.grad_x) pack<T>(p.hidden, p.inputs, static_cast<const T*>(p.weight_ih), p.inputs, 1, static_cast<T*>(s.backward_ih));
 }
 
@@ -227,6 +231,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
       if (hold)
         for (int64_t j = 0; j < P; j += kWidth<T>) store(d_row + j, Vector<T>{});
     }
+    if (step == 0 && !p.grad_h0) break;  // nobody asks for what the first step sends back
     multiply<T>(slice.rows, H, H, errors + step * slice.rows * P, P, 1, static_cast<const T*>(s.backward_hh), carry, P, {});
     for (int64_t r = 0; keeps && r < slice.rows; ++r) {
       const bool hold = held(p, time, slice.first + r);
@@ -286,14 +291,15 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
   const T* h0 = static_cast<const T*>(p.h0);
   const T* x = static_cast<const T*>(p.x);
   Partial<T> partial(p, s, index);
-  __builtin_memset(partial.hh, 0, Partial<T>::size(p) * sizeof(T));
+  T* const first = has_past(p) ? partial.hh : partial.ih;
+  __builtin_memset(first, 0, (partial.hh + Partial<T>::size(p) - first) * sizeof(T));
 
   const int64_t chunks = count_chunks(p, R);
   T* room = H > kWide ? scratch + chunk_rows(p) * (widest<T>(p) + kWidth<T>) : nullptr;
   for (int64_t i = 0; i < chunks; ++i) {  // of equal size, not full ones and a stub
     const int64_t begin = p.steps * i / chunks, end = p.steps * (i + 1) / chunks, count = (end - begin) * R;
     const T* d = errors + begin * R * P;
-    if (p.grad_weight_hh) {
+    if (p.grad_weight_hh && has_past(p)) {
       for (int64_t step = begin; step < end; ++step) {
         const T* state = step > 0 ? output + (time_of(p, step - 1) * B + slice.first) * H : h0 ? h0 + slice.first * H : nullptr;
         // u_k itself, or v_k, of which it is s' times
@@ -360,11 +366,13 @@ template <class T> void weights_of_slice(const Problem& p, const Shared& s, int6
 template <class T> void reduce(const Problem& p, const Shared& s) {
   const int64_t H = p.hidden, I = p.inputs, slices = count_slices(p);
   const Partial<T> sums(p, s, 0);
-  const int64_t size = Partial<T>::size(p);
+  const int64_t size = Partial<T>::size(p), first = has_past(p) ? 0 : sums.ih - sums.hh;
   for (int64_t index = 1; index < slices; ++index)
-    for (int64_t i = 0; i < size; i += kWidth<T>)  // every part of it is a whole number of vectors
+    for (int64_t i = first; i < size; i += kWidth<T>)  // every part of it is a whole number of vectors
       store(sums.hh + i, load(sums.hh + i) + load(sums.hh + index * size + i));
-  if (T* grad = static_cast<T*>(p.grad_weight_hh))
+  T* const grad_hh = static_cast<T*>(p.grad_weight_hh);
+  if (grad_hh && !has_past(p)) __builtin_memset(grad_hh, 0, H * H * sizeof(T));
+  else if (T* grad = grad_hh)
     for (int64_t i = 0; i < H; ++i) __builtin_memcpy(grad + i * H, sums.hh + i * padded<T>(H), H * sizeof(T));
   if (T* grad = static_cast<T*>(p.grad_weight_ih)) {
     for (int64_t i = 0; i < H; ++i)

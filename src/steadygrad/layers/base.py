@@ -96,7 +96,11 @@ class RecurrentLayer(torch.nn.RNNBase):
 
     @property
     def computed_by(self) -> str:
-        """What `backend` comes to for these parameters: 'reference', 'torch' (torch operations), 'native' or 'triton'."""
+        """What `backend` comes to for these parameters: 'reference', 'torch' (torch operations), 'native' or 'triton'.
+
+        Where 'auto' comes to 'native' or 'torch', it may leave a pass of one or a few steps to the other of them, by its shapes
+        (recurrence/run.py, inference.py); their results agree up to rounding. A backend asked for by name computes every pass.
+        """
         return recurrence.choose(self.backend, self._weights(0)[1], self.cell)
 
     def flatten_parameters(self) -> None:

@@ -1,4 +1,4 @@
-"""The layer's forward pass where no gradient is asked for and the pass is short: see recurrence/inference.py.
+"""The layer's forward pass where no gradient is asked for: see recurrence/inference.py.
 
 It takes what is certain to be plain and answers None for all else, errors among it: the general forward pass (base.py) then
 does what it always did.
@@ -24,11 +24,15 @@ from ..recurrence.options import STATES
 def forward(layer: Any, input: Any, hx: Any) -> Any:
     """What `layer(input, hx)` returns, or None where that is for the general forward pass to say."""
     kept = layer._parameters
+    graph = torch.is_grad_enabled()
+    first = kept.get("weight_hh_l0")
+    if graph and first is not None and first.requires_grad:  # the commonest case, seen soonest
+        return None
     try:
         weights = [kept[name] for names in layer._all_weights for name in names]
     except KeyError:  # parametrized
         return None
-    if torch.is_grad_enabled() and any(weight is None or weight.requires_grad for weight in weights):
+    if graph and any(weight is None or weight.requires_grad for weight in weights):
         return None
     # 'native' by name gives the same bits with and without gradients.
     if layer.backend != "auto" or not inference.is_undisturbed():
@@ -75,10 +79,11 @@ def _forward_dense(layer: Any, input: Tensor, state: list[Tensor], weights: list
         state = [part.unsqueeze(1) for part in state]
     sequence = input.transpose(0, 1) if layer.batch_first else input
     steps, batch = sequence.shape[:2]
-    if not 0 < steps * batch <= inference.MOST_ROWS:
+    network = _network(layer)
+    if not inference.is_for(network, steps * batch):
         return None
     given = Sequences(sequence.contiguous(), steps, batch, steps * batch)
-    found = inference.run(_network(layer), given, [part.contiguous() for part in state], weights)
+    found = inference.run(network, given, [part.contiguous() for part in state], weights)
     if found is None:
         return None
     output, last = found

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from . import native
-from .options import GATES
+from .options import GATES, Given, Options
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _functorch: Any = getattr(_C, "_functorch", None)
@@ -32,7 +32,12 @@ _function_modes: Any = getattr(_C, "_len_torch_function_stack", None)
 _PARAMETER = torch.nn.Parameter
 
 MOST_ROWS = 64
-"""Passes of more (step, sequence) pairs are left to the kernel that lays the weights out first: there it pays."""
+"""Passes of gated, leaky or bidirectional layers over more (step, sequence) pairs are left to the kernel of training (run.py),
+which lays the weights out first: there it pays. For the others kernel/dispatch.cpp makes that choice itself."""
+
+WIDE, MANY_ROWS, FEW_STEPS = 512, 16, 4
+"""Plain layers from this width on, with at least so many sequences and at most so many steps, are left to torch's products:
+laying the weights out does not pay there, and torch's products cut large matrices to the sizes of the caches better."""
 
 
 class Network(NamedTuple):
@@ -56,6 +61,18 @@ class Sequences(NamedTuple):
     pairs: int
     reached: Tensor | None = None
     """[T]: how many sequences reach each step, the longest first; None: all of them."""
+
+
+def is_for(network: Network, pairs: int) -> bool:
+    """Whether a pass of so many (step, sequence) pairs is for this file."""
+    plain = network.mode == "RNN" and network.leak == 0 and network.directions == 1
+    return pairs > 0 and (plain or pairs <= MOST_ROWS)
+
+
+def takes_products(network: Network, steps: int, batch: int) -> bool:
+    """Whether torch's products compute the pass. It goes by shapes alone: threads must not change results."""
+    plain = network.mode == "RNN" and network.leak == 0 and network.directions == 1
+    return plain and network.hidden >= WIDE and batch >= MANY_ROWS and steps <= FEW_STEPS
 
 
 def is_undisturbed() -> bool:
@@ -108,6 +125,8 @@ def run(
     ]
     if at_x is None or None in first or None in found:
         return None
+    if reached is None and takes_products(network, steps, batch):
+        return _by_products(network, values, state, weights)
     shape = (*before, directions * hidden)
     # Memory like a tensor's at hand is the quickest to get.
     like = state[0] if state else None
@@ -125,6 +144,23 @@ def run(
     if outcome:
         native.refuse(outcome, inputs, hidden, steps, batch)
     return output, last
+
+
+def _by_products(
+    network: Network, values: Tensor, state: Sequence[Tensor], weights: Sequence[Any]
+) -> tuple[Tensor, list[Tensor]]:
+    from . import bptt  # of wide layers alone
+
+    options, per_cell = Options(network.nonlinearity), len(weights) // network.layers
+    lasts: list[Tensor] = []
+    for layer in range(network.layers):
+        ih, hh, *biases = weights[layer * per_cell : (layer + 1) * per_cell]
+        bias_ih, bias_hh = biases or (None, None)
+        given = Given(values, state[0][layer] if state else None, ih, hh, bias_ih, bias_hh, None)
+        saved, last = bptt.forward(given, options)
+        values = saved.output
+        lasts.append(last[0])
+    return values, [lasts[0] if len(lasts) == 1 else torch.cat(lasts)]
 
 
 _KINDS = {(tokens, size): (torch.int64, 8) if tokens else (torch.float32 if size == 4 else torch.float64, size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import struct
 from ctypes import c_double, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import Any, cast
@@ -49,12 +50,6 @@ FIELDS: list[tuple[str, Any]] = [
 """Of steadygrad::Problem (kernel/problem.hpp), one by one."""
 
 
-class _Problem(ctypes.Structure):
-    """Mirror of steadygrad::Problem."""
-
-    _fields_ = FIELDS
-
-
 class GatedProblem(ctypes.Structure):
     """Mirror of steadygrad::GatedProblem (kernel/gated.hpp): the fields of steadygrad::Problem, then its own."""
 
@@ -79,16 +74,12 @@ def library() -> ctypes.CDLL | None:
         sizes = (found.steadygrad_problem_bytes, found.steadygrad_gated_bytes)
         for size in sizes:
             size.restype = c_int64
-        for call, problem in (
-            (found.steadygrad_forward, _Problem),
-            (found.steadygrad_backward, _Problem),
-            (found.steadygrad_gated_forward, GatedProblem),
-            (found.steadygrad_gated_backward, GatedProblem),
-        ):
-            call.argtypes, call.restype = [ctypes.POINTER(problem), c_int], c_int
-        # What inference.py packs number by number.
-        found.steadygrad_infer.argtypes, found.steadygrad_infer.restype = [ctypes.c_char_p, c_int], c_int
-        if [size() for size in sizes] == [ctypes.sizeof(_Problem), ctypes.sizeof(GatedProblem)]:
+        for call in (found.steadygrad_gated_forward, found.steadygrad_gated_backward):
+            call.argtypes, call.restype = [ctypes.POINTER(GatedProblem), c_int], c_int
+        # What is packed number by number, here and in inference.py.
+        for call in (found.steadygrad_forward, found.steadygrad_backward, found.steadygrad_infer):
+            call.argtypes, call.restype = [ctypes.c_char_p, c_int], c_int
+        if [size() for size in sizes] == [_packer.size, ctypes.sizeof(GatedProblem)]:
             return found
     return None
 
@@ -105,20 +96,29 @@ def instruction_set() -> str | None:
     return kernel.steadygrad_isa().decode() if kernel else None
 
 
+_packer = struct.Struct("=4q2idq8q3qq2d9q")
+"""The same, to be filled in one go: a ctypes structure takes several times as long, as long as a small layer's step."""
+
+
 def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, _ = given
     (steps, batch, *_), (hidden, _), dtype = inputs.shape, weight_hh.shape, weight_hh.dtype
     output, last = torch.empty(steps, batch, hidden, dtype=dtype), torch.empty(1, batch, hidden, dtype=dtype)
     activation = torch.empty_like(output) if options.leak > 0 else None
-    saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation)
-    memory = Memory()
-    problem = _problem(saved, options, memory)
+    memory, biases = Memory(), (0, 0)
+    shared = _shared(inputs, h0, weight_ih, weight_hh, lengths, options, memory)
     if bias_ih is not None and bias_hh is not None:
-        problem.bias_ih = memory.address("bias_ih", bias_ih, (hidden,), dtype)
-        problem.bias_hh = memory.address("bias_hh", bias_hh, (hidden,), dtype)
-    problem.last = memory.address("last", last, last.shape, dtype)
-    call("steadygrad_forward", problem, dtype)
-    return saved, (last,)
+        biases = (
+            memory.address("bias_ih", bias_ih, (hidden,), dtype) or 0,
+            memory.address("bias_hh", bias_hh, (hidden,), dtype) or 0,
+        )
+    addresses = (output.data_ptr(), activation.data_ptr() if activation is not None else 0, last.data_ptr())
+    problem = _packer.pack(*shared, *biases, *addresses, 0, 0.0, math.inf, *_NO_GRADIENTS)
+    _call("steadygrad_forward", problem, inputs, weight_ih, dtype)
+    return Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation), (last,)
+
+
+_NO_GRADIENTS = (0,) * 9
 
 
 def backward(
@@ -129,56 +129,66 @@ def backward(
     wanted: Wanted,
     recorder: Recorder | None,
 ) -> Gradients:
-    memory = Memory()
-    problem = _problem(saved, options, memory)
-    inputs, _, weight_ih, weight_hh, _, output, *_ = saved
-    problem.grad_output = memory.address("grad_output", grad_output, output.shape, weight_hh.dtype)
-    problem.grad_last = memory.address("grad_last", grad_last[0], (1, *output.shape[1:]), weight_hh.dtype)
-    problem.alpha = options.alpha if wanted.weight_hh else 0.0
-    problem.convention = CONVENTIONS[options.convention]
-    problem.clip_error = math.inf if options.clip_error is None else options.clip_error
-
-    (steps, batch, *_), hidden, dtype = inputs.shape, problem.hidden, weight_hh.dtype
+    inputs, h0, weight_ih, weight_hh, lengths, output, activation, *_ = saved
+    (steps, batch, *_), (hidden, width), dtype = inputs.shape, weight_ih.shape, weight_hh.dtype
+    memory, sequence = Memory(), (steps, batch, hidden)
+    shared = _shared(inputs, h0, weight_ih, weight_hh, lengths, options, memory)
+    alpha = options.alpha if wanted.weight_hh else 0.0
     measured = recorder.room(batch, steps) if recorder is not None else None
-    if measured is None and problem.alpha > 0:
+    if measured is None and alpha > 0:
         measured = torch.empty(2, batch, steps, dtype=torch.float64)
-    if measured is not None:
-        problem.error_sq = memory.address("measured", measured, (2, batch, steps), torch.float64)
-        problem.back_sq = memory.address("measured", measured[1], (batch, steps), torch.float64)
+    errors = 0 if measured is None else measured.data_ptr()
     grads = Gradients(
         torch.empty(inputs.shape, dtype=dtype) if wanted.inputs else None,
         torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,
-        torch.empty(weight_ih.shape, dtype=dtype) if wanted.weight_ih else None,
+        torch.empty(hidden, width, dtype=dtype) if wanted.weight_ih else None,
         torch.empty(hidden, hidden, dtype=dtype) if wanted.weight_hh else None,
         torch.empty(hidden, dtype=dtype) if wanted.bias else None,
         measured,
     )
-    problem.grad_x, problem.grad_h0 = made(grads.inputs), made(grads.h0)
-    problem.grad_weight_ih, problem.grad_weight_hh = made(grads.weight_ih), made(grads.weight_hh)
-    problem.grad_bias = made(grads.bias)
-    call("steadygrad_backward", problem, dtype)
+    problem = _packer.pack(
+        *(*shared, 0, 0, memory.address("output", output, sequence, dtype) or 0),
+        *(memory.address("activation", activation, sequence, dtype) or 0, 0, CONVENTIONS[options.convention], alpha),
+        math.inf if options.clip_error is None else options.clip_error,
+        memory.address("grad_output", grad_output, sequence, dtype) or 0,
+        memory.address("grad_last", grad_last[0], (1, batch, hidden), dtype) or 0,
+        *[0 if grad is None else grad.data_ptr() for grad in grads[:5]],
+        *(errors, errors + 8 * batch * steps if errors else 0),
+    )
+    _call("steadygrad_backward", problem, inputs, weight_ih, dtype)
     return grads
 
 
-def _problem(saved: Saved, options: Options, memory: Memory) -> _Problem:
-    """The fields both directions share."""
-    inputs, h0, weight_ih, weight_hh, lengths, output, activation, *_ = saved
+def _shared(
+    inputs: Tensor,
+    h0: Tensor | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    lengths: Tensor | None,
+    options: Options,
+    memory: Memory,
+) -> tuple[Any, ...]:
+    """The first fields, up to weight_hh, which both directions share."""
     (steps, batch, *_), (hidden, width), dtype = inputs.shape, weight_ih.shape, weight_hh.dtype
-    x = tokens = None
+    x = tokens = 0
     if inputs.is_floating_point():
-        x = memory.address("input", inputs, (steps, batch, width), dtype)
+        x = memory.address("input", inputs, (steps, batch, width), dtype) or 0
     else:
-        tokens = memory.address("input", inputs, (steps, batch), torch.int64)
-    # In the order of the fields: filled one by one, they would take three times as long.
-    return _Problem(
+        tokens = memory.address("input", inputs, (steps, batch), torch.int64) or 0
+    return (
         *(steps, batch, hidden, width, NONLINEARITIES[options.nonlinearity], options.reverse, options.leak),
-        *(torch.get_num_threads(), memory.address("lengths", lengths, (batch,), torch.int64), x, tokens),
-        memory.address("h0", h0, (batch, hidden), dtype),
-        memory.address("weight_ih", weight_ih, (hidden, width), dtype),
-        memory.address("weight_hh", weight_hh, (hidden, hidden), dtype),
-        *(None, None, memory.address("output", output, (steps, batch, hidden), dtype)),
-        memory.address("activation", activation, (steps, batch, hidden), dtype),
+        *(torch.get_num_threads(), memory.address("lengths", lengths, (batch,), torch.int64) or 0, x, tokens),
+        memory.address("h0", h0, (batch, hidden), dtype) or 0,
+        memory.address("weight_ih", weight_ih, (hidden, width), dtype) or 0,
+        memory.address("weight_hh", weight_hh, (hidden, hidden), dtype) or 0,
     )
+
+
+def _call(name: str, problem: bytes, inputs: Tensor, weight_ih: Tensor, dtype: torch.dtype) -> None:
+    kernel = _library_for(dtype)
+    outcome = getattr(kernel, name)(problem, dtype is torch.float64)
+    if outcome:
+        refuse(outcome, weight_ih.shape[1], weight_ih.shape[0], *inputs.shape[:2])
 
 
 def made(tensor: Tensor | None) -> int | None:
@@ -188,14 +198,18 @@ def made(tensor: Tensor | None) -> int | None:
 
 def call(name: str, problem: Any, dtype: torch.dtype) -> None:
     """Runs one function of the kernel; its outcome, where it failed, as an exception."""
+    outcome = getattr(_library_for(dtype), name)(ctypes.byref(problem), int(dtype == torch.float64))
+    if outcome:
+        refuse(outcome, problem.inputs, problem.hidden, problem.steps, problem.batch)
+
+
+def _library_for(dtype: torch.dtype) -> ctypes.CDLL:
     kernel = library()
     if kernel is None:
         raise RuntimeError(HOW_TO_GET_IT)
     if dtype not in (torch.float32, torch.float64):
         raise RuntimeError(f"backend='native' computes in torch.float32 or torch.float64, not in {dtype}")
-    outcome = getattr(kernel, name)(ctypes.byref(problem), int(dtype == torch.float64))
-    if outcome:
-        refuse(outcome, problem.inputs, problem.hidden, problem.steps, problem.batch)
+    return kernel
 
 
 def refuse(outcome: int, inputs: int, hidden: int, steps: int, batch: int) -> None:

@@ -73,9 +73,12 @@ NATIVE_UNITS = 1024
 """`auto` leaves larger layers to torch's own matrix products: measured by benchmarks/crossover.py, the kernel is quicker up
 to here at batches of 1 to 32, and slower from 1,536 units on at batches of 32 and more."""
 
-ONE_STEP_UNITS, FEW_STEPS_UNITS, FEW_STEPS = 256, 768, 4
-"""With gradients, `auto` leaves one step of layers from the first width on to single.py, and up to so many steps of layers from
-the second width on to torch's products: the kernel lays the weights out first, which so few products do not repay."""
+ONE_STEP_UNITS, FIRST_STEP_UNITS = 256, 1024
+"""With gradients, `auto` leaves one step of plain layers from the first width on to single.py, or from the second on where the
+state before it is zero: the kernel lays W_hh out first, which one product does not repay; without a state it need not."""
+
+FEW_STEPS_UNITS, FEW_STEPS = 768, 4
+"""With gradients, `auto` leaves up to so many steps of layers from this width on to torch's products, for the same reason."""
 
 
 def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
@@ -94,12 +97,18 @@ def choose(backend: str, weight_hh: Tensor, mode: str = "RNN") -> str:
     return backend
 
 
-def quickest(given: Given, options: Options, kernel: ModuleType) -> ModuleType:
-    """Who computes this call where `auto` may take the kernel. It goes by shapes alone: threads must not change results."""
+def quickest(given: Given, options: Options, usual: ModuleType) -> ModuleType:
+    """Who computes this call under `auto`, on a CPU with the kernel. It goes by shapes alone: threads must not change results.
+
+    Args:
+        given, options: the call.
+        usual: who computes longer sequences of a layer of this width: the kernel, or torch's products.
+    """
     steps, units = given.inputs.shape[0], given.weight_hh.shape[1]
-    if units >= ONE_STEP_UNITS and (single := ENGINES["RNN", "single"]).fits(given, options):
+    least = FIRST_STEP_UNITS if given.h0 is None else ONE_STEP_UNITS
+    if units >= least and (single := ENGINES["RNN", "single"]).fits(given, options):
         return single
-    return ENGINES[options.mode, "torch"] if units >= FEW_STEPS_UNITS and steps <= FEW_STEPS else kernel
+    return ENGINES[options.mode, "torch"] if units >= FEW_STEPS_UNITS and steps <= FEW_STEPS else usual
 
 
 def is_autocast(tensor: Tensor) -> bool:
@@ -157,7 +166,7 @@ def run(
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
     engine = ENGINES[options.mode, chosen]
-    if backend == "auto" and chosen == "native":
+    if backend == "auto" and (chosen == "native" or choose("native", given.weight_hh) == "native"):
         engine = quickest(given, options, engine)
         if engine.__name__ not in _CHECK_ADDRESSES:
             strange.check_storage(given)

@@ -69,6 +69,8 @@ def check_storage(given: Given) -> None:
 class Memory:
     """The tensors one call of the kernel reads and writes; keeps copies alive until it is over."""
 
+    __slots__ = ("_kept",)
+
     def __init__(self) -> None:
         self._kept: list[Tensor] = []
 
@@ -76,7 +78,7 @@ class Memory:
         """Where the numbers of `tensor` begin, row by row without gaps; None for None."""
         if tensor is None:
             return None
-        if type(tensor) not in _ORDINARY or tensor.shape != shape or tensor.dtype != dtype or not tensor.is_cpu:
+        if type(tensor) not in _ORDINARY or tensor.shape != shape or tensor.dtype is not dtype or not tensor.is_cpu:
             raise RuntimeError(
                 f"{name} must be an ordinary CPU tensor of {dtype} and shape {tuple(shape)} for the kernel, "
                 f"not a {type(tensor).__name__} of {tensor.dtype}, shape {tuple(tensor.shape)}, on {tensor.device}"
@@ -87,8 +89,8 @@ class Memory:
             tensor = tensor.detach().resolve_neg().contiguous()
             self._kept.append(tensor)
         found = tensor.data_ptr()
-        bytes_left = tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size()
-        if found == 0 or bytes_left < tensor.nbytes:
+        begin = tensor.storage_offset() * tensor.itemsize
+        if found == 0 or tensor.untyped_storage().nbytes() - begin < tensor.nbytes:
             if tensor.numel() == 0:
                 return found
             if not tensor._is_zerotensor():
