@@ -82,7 +82,8 @@ def measured_update(config: Config, updates: int = UPDATES["drawn"]) -> float:
 
     learner = Learner(config)
     learner.feed.lengths.now = config.length
-    _seconds(learner.update, 5)
+    for _ in range(5):
+        learner.update()
     one, few = _seconds(learner.update, updates), min(config.check_sequences, 200)
     test = _seconds(lambda: score(learner.network, config.length, few, stream(config.seed, "estimate")))
     return one + test * config.check_sequences / few / config.check_every
@@ -103,8 +104,8 @@ def measured_epoch(config: Config, updates: int = UPDATES["data"]) -> float:
     update()
     before = feed.tokens
     learned = _seconds(update, updates) * updates / (feed.tokens - before)
-    chunk = next(problem.whole("valid"))
-    tested = _seconds(lambda: learner.network.read(chunk)) / learner.network.read(chunk).predictions
+    chunk, read = next(problem.whole("valid")), list[Any]()
+    tested = _seconds(lambda: read.append(learner.network.read(chunk))) / read[0].predictions
     return learned * problem.predictions("train") + tested * problem.predictions("valid")
 
 
