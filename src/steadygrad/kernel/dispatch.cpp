@@ -295,6 +295,18 @@ int infer_laid_out(const Kernel& k, const Inference& p, int64_t layer, const Cel
   return forward(k, problem);
 }
 
+// The plain cell's forward pass of training. One step of a few sequences is not worth laying the weights out for.
+int plain_forward(const InferenceKernel& one_step, const Kernel& k, const Problem& p) {
+  if (p.steps > 1 || p.batch >= kPairsWorthLaying || p.leak != 0 || p.lengths || p.tokens) return forward(k, p);
+  Inference q = {};
+  q.steps = q.gates = q.layers = q.directions = 1;
+  q.batch = p.batch, q.hidden = p.hidden, q.inputs = p.inputs, q.nonlinearity = p.nonlinearity, q.threads = p.threads;
+  q.h0 = p.h0, q.last = p.last;
+  CellRun(one_step, q).run(0, {p.weight_ih, p.weight_hh, p.bias_ih, p.bias_hh}, static_cast<const char*>(p.x), p.inputs,
+                           static_cast<char*>(p.output), nullptr);
+  return kDone;
+}
+
 int infer(const InferenceKernel& k, const Kernel& plain, const Inference& p) {
   CellRun cells(k, p);
   const int64_t pairs = cells.pairs(), width = p.directions * p.hidden;
@@ -346,7 +358,9 @@ SG_API int64_t steadygrad_problem_bytes() { return sizeof(Problem); }
 
 SG_API int64_t steadygrad_gated_bytes() { return sizeof(GatedProblem); }
 
-SG_API int steadygrad_forward(const Problem* problem, int is_double) { return forward(kernel(is_double), *problem); }
+SG_API int steadygrad_forward(const Problem* problem, int is_double) {
+  return plain_forward(is_double ? *kChoice.inference_of_double : *kChoice.inference_of_float, kernel(is_double), *problem);
+}
 SG_API int steadygrad_backward(const Problem* problem, int is_double) {
   return backward(kernel(is_double), kernel(is_double), *problem);
 }

@@ -375,9 +375,11 @@ template <class T> void reduce(const Problem& p, const Shared& s) {
   else if (T* grad = grad_hh)
     for (int64_t i = 0; i < H; ++i) __builtin_memcpy(grad + i * H, sums.hh + i * padded<T>(H), H * sizeof(T));
   if (T* grad = static_cast<T*>(p.grad_weight_ih)) {
-    for (int64_t i = 0; i < H; ++i)
-      for (int64_t j = 0; j < I; ++j)
-        grad[i * I + j] = narrow_inputs(p) ? sums.ih[j * padded<T>(H) + i] : sums.ih[i * padded<T>(I) + j];
+    for (int64_t i = 0; i < H; ++i) {
+      if (!narrow_inputs(p)) __builtin_memcpy(grad + i * I, sums.ih + i * padded<T>(I), I * sizeof(T));
+      else
+        for (int64_t j = 0; j < I; ++j) grad[i * I + j] = sums.ih[j * padded<T>(H) + i];
+    }
   }
   if (T* grad = static_cast<T*>(p.grad_bias)) __builtin_memcpy(grad, sums.bias, H * sizeof(T));
 }
