@@ -65,6 +65,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "hidden": ("6", 6),
         "nonlinearity": ("relu", "relu"),
         "leak": ("0.5", 0.5),
+        "noise": ("0.1", 0.1),
         "init": ("identity", "identity"),
         "optimizer": ("nesterov", "nesterov"),
         "lr": ("0.3", 0.3),

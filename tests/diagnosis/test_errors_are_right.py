@@ -210,6 +210,12 @@ def test_tokens_and_other_dtypes() -> None:
     with sg.watch(half, every=1) as watch:
         half(data(T, B, I).bfloat16())[0].sum().backward()
     assert watch.looks[0].cells[0].horizon > 0
+
+
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="torch.nn.LSTM has no bfloat16 on this processor"
+)
+def test_autocast() -> None:
     whole = nn.LSTM(I, H)
     with sg.watch(whole, every=1) as watch, torch.autocast("cpu", torch.bfloat16):
         whole(data(T, B, I).float())[0].float().sum().backward()

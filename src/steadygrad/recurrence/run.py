@@ -166,7 +166,7 @@ def run(
     if not given.inputs.is_contiguous():  # out here, where autograd sees that the copy comes from the input
         given = given._replace(inputs=given.inputs.contiguous())
     engine = ENGINES[options.mode, chosen]
-    if backend == "auto" and (chosen == "native" or choose("native", given.weight_hh) == "native"):
+    if backend == "auto" and native.is_built() and choose("native", given.weight_hh) == "native":
         engine = quickest(given, options, engine)
         if engine.__name__ not in _CHECK_ADDRESSES:
             strange.check_storage(given)

@@ -107,9 +107,10 @@ def _beyond(tested: Mapping[str, Any]) -> Record:
 
 def _flow(folder: Path) -> Record:
     """The error's norm against lag in the last snapshot of a run; nothing where it has none."""
-    if not (folder / files.FLOW).is_file():
+    snapshots = storage.read_lines(folder / files.FLOW) if (folder / files.FLOW).is_file() else []
+    if not snapshots:
         return {}
-    last = files.read_snapshots(folder)[-1]
+    last = snapshots[-1]
     thin = -(-len(last["norms"]) // LAGS)
     norms = [None if norm is None else float(f"{norm:.3g}") for norm in last["norms"][::thin]]
     return {"flow": {"steps": last["steps"], "stride": thin * last["stride"], "norms": norms}}
