@@ -256,7 +256,7 @@ class Noisy:
         noise = torch.randn(T, B, self.units, generator=generator, dtype=self.weight_of_noise.dtype)
         return torch.cat([given.to(noise.dtype), noise], -1)
 
-    def __call__(self, inputs: Tensor, state: Tensor | None) -> Any:
+    def __call__(self, inputs: Tensor, state: Any) -> Any:
         self.layer.alpha = self.rnn.alpha
         weights = dict(self.rnn.named_parameters())
         weights["weight_ih_l0"] = torch.cat([weights["weight_ih_l0"], self.weight_of_noise], 1)
