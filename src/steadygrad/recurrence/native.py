@@ -9,7 +9,6 @@ import ctypes
 import functools
 import math
 import struct
-from ctypes import c_double, c_int, c_int32, c_int64, c_void_p
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,33 +30,10 @@ HOW_TO_GET_IT = (
 )
 
 
-FIELDS: list[tuple[str, Any]] = [
-    *[(name, c_int64) for name in ("steps", "batch", "hidden", "inputs")],
-    ("nonlinearity", c_int32),
-    ("reverse", c_int32),
-    ("leak", c_double),
-    ("threads", c_int64),
-    *[(name, c_void_p) for name in ("lengths", "x", "tokens", "h0", "weight_ih", "weight_hh", "bias_ih", "bias_hh")],
-    ("output", c_void_p),
-    ("activation", c_void_p),
-    ("last", c_void_p),
-    ("convention", c_int64),
-    ("alpha", c_double),
-    ("clip_error", c_double),
-    *[(name, c_void_p) for name in ("grad_output", "grad_last", "grad_x", "grad_h0", "grad_weight_ih")],
-    *[(name, c_void_p) for name in ("grad_weight_hh", "grad_bias", "error_sq", "back_sq")],
-]
-"""Of steadygrad::Problem (kernel/problem.hpp), one by one."""
-
-
-class GatedProblem(ctypes.Structure):
-    """Mirror of steadygrad::GatedProblem (kernel/gated.hpp): the fields of steadygrad::Problem, then its own."""
-
-    _fields_ = [
-        *FIELDS,
-        ("gates", c_int64),
-        *[(name, c_void_p) for name in ("c0", "memory", "last_c", "grad_last_c", "grad_c0", "grad_bias_hh")],
-    ]
+# steadygrad::Problem (kernel/problem.hpp) and steadygrad::GatedProblem (kernel/gated.hpp), field by field, to be filled in one
+# go: a ctypes structure takes several times as long, as long as a small layer's step. 0 is C's null.
+_FIELDS = "=4q2idq8q3qq2d9q"
+PROBLEM, GATED_PROBLEM = struct.Struct(_FIELDS), struct.Struct(_FIELDS + "7q")
 
 
 @functools.cache
@@ -73,13 +49,11 @@ def library() -> ctypes.CDLL | None:
         found.steadygrad_isa.restype = ctypes.c_char_p
         sizes = (found.steadygrad_problem_bytes, found.steadygrad_gated_bytes)
         for size in sizes:
-            size.restype = c_int64
-        for call in (found.steadygrad_gated_forward, found.steadygrad_gated_backward):
-            call.argtypes, call.restype = [ctypes.POINTER(GatedProblem), c_int], c_int
-        # What is packed number by number, here and in inference.py.
-        for call in (found.steadygrad_forward, found.steadygrad_backward, found.steadygrad_infer):
-            call.argtypes, call.restype = [ctypes.c_char_p, c_int], c_int
-        if [size() for size in sizes] == [_packer.size, ctypes.sizeof(GatedProblem)]:
+            size.restype = ctypes.c_int64
+        for name in ("forward", "backward", "gated_forward", "gated_backward", "infer"):
+            call = getattr(found, f"steadygrad_{name}")
+            call.argtypes, call.restype = [ctypes.c_char_p, ctypes.c_int], ctypes.c_int
+        if [size() for size in sizes] == [PROBLEM.size, GATED_PROBLEM.size]:
             return found
     return None
 
@@ -96,29 +70,24 @@ def instruction_set() -> str | None:
     return kernel.steadygrad_isa().decode() if kernel else None
 
 
-_packer = struct.Struct("=4q2idq8q3qq2d9q")
-"""The same, to be filled in one go: a ctypes structure takes several times as long, as long as a small layer's step."""
-
-
 def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor]]:
     inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, lengths, _ = given
     (steps, batch, *_), (hidden, _), dtype = inputs.shape, weight_hh.shape, weight_hh.dtype
     output, last = torch.empty(steps, batch, hidden, dtype=dtype), torch.empty(1, batch, hidden, dtype=dtype)
     activation = torch.empty_like(output) if options.leak > 0 else None
-    memory, biases = Memory(), (0, 0)
-    shared = _shared(inputs, h0, weight_ih, weight_hh, lengths, options, memory)
-    if bias_ih is not None and bias_hh is not None:
-        biases = (
-            memory.address("bias_ih", bias_ih, (hidden,), dtype) or 0,
-            memory.address("bias_hh", bias_hh, (hidden,), dtype) or 0,
-        )
-    addresses = (output.data_ptr(), activation.data_ptr() if activation is not None else 0, last.data_ptr())
-    problem = _packer.pack(*shared, *biases, *addresses, 0, 0.0, math.inf, *_NO_GRADIENTS)
-    _call("steadygrad_forward", problem, inputs, weight_ih, dtype)
+    memory = Memory()
+    problem = PROBLEM.pack(
+        *shared_fields(inputs, h0, weight_ih, weight_hh, lengths, options, memory),
+        memory.address("bias_ih", bias_ih, (hidden,), dtype),
+        memory.address("bias_hh", bias_hh, (hidden,), dtype),
+        *(made(output), made(activation), made(last), *NO_GRADIENTS),
+    )
+    call("steadygrad_forward", problem, inputs, weight_ih, weight_hh)
     return Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation), (last,)
 
 
-_NO_GRADIENTS = (0,) * 9
+NO_GRADIENTS = (0, 0.0, math.inf, *[0] * 9)
+"""What the backward pass has of its own, in a forward pass: convention, α, clip_error, and addresses."""
 
 
 def backward(
@@ -132,12 +101,11 @@ def backward(
     inputs, h0, weight_ih, weight_hh, lengths, output, activation, *_ = saved
     (steps, batch, *_), (hidden, width), dtype = inputs.shape, weight_ih.shape, weight_hh.dtype
     memory, sequence = Memory(), (steps, batch, hidden)
-    shared = _shared(inputs, h0, weight_ih, weight_hh, lengths, options, memory)
     alpha = options.alpha if wanted.weight_hh else 0.0
     measured = recorder.room(batch, steps) if recorder is not None else None
     if measured is None and alpha > 0:
         measured = torch.empty(2, batch, steps, dtype=torch.float64)
-    errors = 0 if measured is None else measured.data_ptr()
+    errors = made(measured)
     grads = Gradients(
         torch.empty(inputs.shape, dtype=dtype) if wanted.inputs else None,
         torch.empty(batch, hidden, dtype=dtype) if wanted.h0 else None,
@@ -146,20 +114,21 @@ def backward(
         torch.empty(hidden, dtype=dtype) if wanted.bias else None,
         measured,
     )
-    problem = _packer.pack(
-        *(*shared, 0, 0, memory.address("output", output, sequence, dtype) or 0),
-        *(memory.address("activation", activation, sequence, dtype) or 0, 0, CONVENTIONS[options.convention], alpha),
+    problem = PROBLEM.pack(
+        *shared_fields(inputs, h0, weight_ih, weight_hh, lengths, options, memory),
+        *(0, 0, memory.address("output", output, sequence, dtype)),
+        *(memory.address("activation", activation, sequence, dtype), 0, CONVENTIONS[options.convention], alpha),
         math.inf if options.clip_error is None else options.clip_error,
-        memory.address("grad_output", grad_output, sequence, dtype) or 0,
-        memory.address("grad_last", grad_last[0], (1, batch, hidden), dtype) or 0,
-        *[0 if grad is None else grad.data_ptr() for grad in grads[:5]],
+        memory.address("grad_output", grad_output, sequence, dtype),
+        memory.address("grad_last", grad_last[0], (1, batch, hidden), dtype),
+        *[made(grad) for grad in grads[:5]],
         *(errors, errors + 8 * batch * steps if errors else 0),
     )
-    _call("steadygrad_backward", problem, inputs, weight_ih, dtype)
+    call("steadygrad_backward", problem, inputs, weight_ih, weight_hh)
     return grads
 
 
-def _shared(
+def shared_fields(
     inputs: Tensor,
     h0: Tensor | None,
     weight_ih: Tensor,
@@ -168,39 +137,33 @@ def _shared(
     options: Options,
     memory: Memory,
 ) -> tuple[Any, ...]:
-    """The first fields, up to weight_hh, which both directions share."""
-    (steps, batch, *_), (hidden, width), dtype = inputs.shape, weight_ih.shape, weight_hh.dtype
-    x = tokens = 0
+    """The first fields, up to weight_hh, which both directions and all cells share."""
+    (steps, batch, *_), (rows, hidden), width = inputs.shape, weight_hh.shape, weight_ih.shape[1]
+    dtype, x, tokens = weight_hh.dtype, 0, 0
     if inputs.is_floating_point():
-        x = memory.address("input", inputs, (steps, batch, width), dtype) or 0
+        x = memory.address("input", inputs, (steps, batch, width), dtype)
     else:
-        tokens = memory.address("input", inputs, (steps, batch), torch.int64) or 0
+        tokens = memory.address("input", inputs, (steps, batch), torch.int64)
     return (
         *(steps, batch, hidden, width, NONLINEARITIES[options.nonlinearity], options.reverse, options.leak),
-        *(torch.get_num_threads(), memory.address("lengths", lengths, (batch,), torch.int64) or 0, x, tokens),
-        memory.address("h0", h0, (batch, hidden), dtype) or 0,
-        memory.address("weight_ih", weight_ih, (hidden, width), dtype) or 0,
-        memory.address("weight_hh", weight_hh, (hidden, hidden), dtype) or 0,
+        *(torch.get_num_threads(), memory.address("lengths", lengths, (batch,), torch.int64), x, tokens),
+        memory.address("h0", h0, (batch, hidden), dtype),
+        memory.address("weight_ih", weight_ih, (rows, width), dtype),
+        memory.address("weight_hh", weight_hh, (rows, hidden), dtype),
     )
 
 
-def _call(name: str, problem: bytes, inputs: Tensor, weight_ih: Tensor, dtype: torch.dtype) -> None:
-    kernel = _library_for(dtype)
-    outcome = getattr(kernel, name)(problem, dtype is torch.float64)
-    if outcome:
-        refuse(outcome, weight_ih.shape[1], weight_ih.shape[0], *inputs.shape[:2])
+def made(tensor: Tensor | None) -> int:
+    """The address of a tensor that was made for this call alone; 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
 
 
-def made(tensor: Tensor | None) -> int | None:
-    """The address of a tensor that was made for this call alone."""
-    return None if tensor is None else tensor.data_ptr()
-
-
-def call(name: str, problem: Any, dtype: torch.dtype) -> None:
+def call(name: str, problem: bytes, inputs: Tensor, weight_ih: Tensor, weight_hh: Tensor) -> None:
     """Runs one function of the kernel; its outcome, where it failed, as an exception."""
-    outcome = getattr(_library_for(dtype), name)(ctypes.byref(problem), int(dtype == torch.float64))
+    dtype = weight_hh.dtype
+    outcome = getattr(_library_for(dtype), name)(problem, dtype is torch.float64)
     if outcome:
-        refuse(outcome, problem.inputs, problem.hidden, problem.steps, problem.batch)
+        refuse(outcome, weight_ih.shape[1], weight_hh.shape[1], *inputs.shape[:2])
 
 
 def _library_for(dtype: torch.dtype) -> ctypes.CDLL:

@@ -74,10 +74,10 @@ class Memory:
     def __init__(self) -> None:
         self._kept: list[Tensor] = []
 
-    def address(self, name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> int | None:
-        """Where the numbers of `tensor` begin, row by row without gaps; None for None."""
+    def address(self, name: str, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> int:
+        """Where the numbers of `tensor` begin, row by row without gaps; 0 for None."""
         if tensor is None:
-            return None
+            return 0
         if type(tensor) not in _ORDINARY or tensor.shape != shape or tensor.dtype is not dtype or not tensor.is_cpu:
             raise RuntimeError(
                 f"{name} must be an ordinary CPU tensor of {dtype} and shape {tuple(shape)} for the kernel, "
