@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 
+import torch
+
 from peers import Step
 
 
@@ -40,3 +42,10 @@ def once(call: Step) -> float:
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
+
+
+def peak() -> float:
+    """Operations a millisecond of this machine: those of torch's product of two large matrices."""
+    n = 2000
+    a = torch.randn(n, n)
+    return 2 * n**3 / (1e3 * min(once(lambda: a @ a) for _ in range(20)))

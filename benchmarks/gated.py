@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import steadygrad as sg
-from clock import in_turn, quickest
+from clock import in_turn, peak, quickest
 from peers import LARGE, SMALL, Size, Step
 
 KINDS = {"GRU": (sg.GRU, torch.nn.GRU), "LSTM": (sg.LSTM, torch.nn.LSTM)}
@@ -46,18 +46,25 @@ def layer_of(kind: str, which: str, size: Size) -> Any:
     return ours(size.inputs, size.hidden, alpha=1.0 if which == "Ω" else 0.0)
 
 
+def products_at_peak(kind: str, size: Size) -> float:
+    """Milliseconds of a step's products with Ω at the speed of one large product; kernel/gated_weights.hpp counts them."""
+    rows = {"GRU": 3, "LSTM": 4}[kind] * size.hidden
+    return 2 * size.steps * size.batch * rows * (5 * size.hidden + 2 * size.inputs) / peak()
+
+
 def measure(kind: str, size: Size, seconds: float) -> dict[str, float]:
     steps = {which: step_of(layer_of(kind, which, size), size) for which in ("torch", "Ω", "plain")}
     best = quickest(steps, seconds)
     medians = in_turn({which: steps[which] for which in ("Ω", "plain")}, seconds)
-    peak = {which: peak_bytes(kind, which, size) for which in ("torch", "Ω")}
+    memory = {which: peak_bytes(kind, which, size) for which in ("torch", "Ω")}
     return {
         "torch_ms": best["torch"],
         "omega_ms": best["Ω"],
         "plain_ms": best["plain"],
         "times_quicker": best["torch"] / best["Ω"],
         "omega_on_off": medians["Ω"] / medians["plain"],
-        "memory_of_torchs": peak["Ω"] / peak["torch"],
+        "memory_of_torchs": memory["Ω"] / memory["torch"],
+        "products_at_peak_ms": products_at_peak(kind, size),
     }
 
 
@@ -72,7 +79,8 @@ def table(results: dict[str, dict[str, dict[str, float]]]) -> str:
             lines.append(
                 f"sg.{kind} with Ω, {size}: {found['omega_ms']:.2f} ms, {found['times_quicker']:.2f}× as fast as "
                 f"torch.nn.{kind} without ({found['torch_ms']:.2f} ms); Ω on / off {found['omega_on_off']:.2f}; "
-                f"peak memory {found['memory_of_torchs']:.2f} of torch's"
+                f"peak memory {found['memory_of_torchs']:.2f} of torch's; its products at the speed of a large one: "
+                f"{found['products_at_peak_ms']:.2f} ms"
             )
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ import overhead
 import steadygrad as sg
 import tokens
 import watch
-from clock import in_turn, once, quickest
+from clock import in_turn, peak, quickest
 from memory import peak_bytes
 from peers import LARGE, SMALL, Setting, Size, Step, naive_omega, optional_peers, steady, torch_rnn
 from steadygrad import provenance
@@ -30,11 +30,7 @@ from steadygrad.recurrence import native
 
 def products_at_peak(size: Size) -> float:
     """Milliseconds that the step's matrix products would take at the speed of one large product."""
-    a = torch.randn(2000, 2000)
-    best = min(once(lambda: a @ a) for _ in range(10))
-    pairs = size.steps * size.batch
-    operations = 2 * pairs * size.hidden * (3 * size.hidden + 2 * size.inputs)
-    return 1e3 * operations / (2 * 2000**3 / best)
+    return 2 * size.steps * size.batch * size.hidden * (3 * size.hidden + 2 * size.inputs) / peak()
 
 
 def measure(size: Size, seconds: float) -> dict[str, float]:
@@ -99,11 +95,10 @@ def table(
             note = "" if name == "steadygrad with Ω" else f"{value / ours:.2f}× as fast"
             lines.append(f"{name:44}{value:9.3f}{note:>24}")
         lines += [f"{name + ', in turn, medians':44}{value:9.3f}" for name, value in ratios[size].items()]
-        peak = memory[size]
-        lines += [f"{'peak memory of a step: torch.nn.RNN':44}{peak['torch.nn.RNN'] / 2**20:9.2f} MiB"]
-        share = peak["steadygrad with Ω"] / peak["torch.nn.RNN"]
+        torchs, with_omega = memory[size]["torch.nn.RNN"], memory[size]["steadygrad with Ω"]
         lines += [
-            f"{'peak memory of a step: steadygrad with Ω':44}{peak['steadygrad with Ω'] / 2**20:9.2f} MiB, {share:.2f} of it"
+            f"{'peak memory of a step: torch.nn.RNN':44}{torchs / 2**20:9.2f} MiB",
+            f"{'peak memory of a step: steadygrad with Ω':44}{with_omega / 2**20:9.2f} MiB, {with_omega / torchs:.2f} of it",
         ]
     return "\n".join(lines)
 

@@ -75,7 +75,8 @@ def _training(record: Record) -> list[str]:
     for kind, sizes in record.get("gated", {}).items():
         parts = [
             f"{found['omega_ms']:.2f} ms at {size} ({found['times_quicker']:.2f} times as fast, a step with Ω takes "
-            f"{found['omega_on_off']:.2f} of one without, peak memory {found['memory_of_torchs']:.2f} of torch's)"
+            f"{found['omega_on_off']:.2f} of one without, peak memory {found['memory_of_torchs']:.2f} of torch's"
+            f"{_at_peak(found)})"
             for size, found in sizes.items()
         ]
         said.append(f"`sg.{kind}` with Ω and recording, beside `torch.nn.{kind}` without: {' and '.join(parts)}.")
@@ -101,6 +102,13 @@ def _training(record: Record) -> list[str]:
             f"of {len(costs)} layers and sizes of torch's and ours is {100 * statistics.median(costs.values()):.1f} %)."
         )
     return [line for sentence in said for line in (sentence, "")]
+
+
+def _at_peak(found: Record) -> str:
+    """How near a gated layer comes to the machine's limit; older records do not say."""
+    if "products_at_peak_ms" not in found:
+        return ""
+    return f"; its products alone, at the speed of torch's product of two large matrices, {found['products_at_peak_ms']:.2f} ms"
 
 
 COMMAND = "make results"
