@@ -38,3 +38,16 @@ def test_what_omega_and_the_recording_cost_stands_in_the_table_once_it_is_measur
     page = results.speed(tmp_path)
     assert "| a step with Ω, of one without | 1.03× | 1.03× |" in page
     assert "| a step that records its flow, of one that does not | 1.01× | 1.01× |" in page
+
+
+def test_gated_layers_have_a_line_for_each_size_and_their_products_once_they_are_measured(tmp_path: Path) -> None:
+    record = json.loads((ROOT / "results" / "bench.json").read_text(encoding="utf-8"))
+    found = {"torch_ms": 6.0, "omega_ms": 2.0, "times_quicker": 3.0, "omega_on_off": 1.25, "memory_of_torchs": 0.5}
+    record["gated"] = {"GRU": {"small": found}, "LSTM": {"large": {**found, "products_at_peak_ms": 1.75}}}
+    (tmp_path / "bench.json").write_text(json.dumps(record), encoding="utf-8")
+    page = results.speed(tmp_path)
+    assert "| **sg.GRU with Ω**, small | **2.00 ms** | 6.00 ms (3.00×) | 1.25× | 0.50 | – |" in page
+    assert "| **sg.LSTM with Ω**, large | **2.00 ms** | 6.00 ms (3.00×) | 1.25× | 0.50 | 1.75 ms |" in page
+    del record["gated"]
+    (tmp_path / "bench.json").write_text(json.dumps(record), encoding="utf-8")
+    assert "sg.GRU" not in results.speed(tmp_path)

@@ -66,20 +66,37 @@ def speed(folder: Path) -> str:
         f"commit {machine['commit']}; float32, minimum of repeats (the last two rows: medians of steps that "
         f"alternate), all in one run: `{record['command']}`.</sub>"
     )
-    return "\n".join([*("| " + " | ".join(row) + " |" for row in rows), "", *_training(record), source, ""])
+    return "\n".join([*_markdown(rows), "", *_gated(record.get("gated", {})), *_training(record), source, ""])
+
+
+def _markdown(rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def _gated(record: Record) -> list[str]:
+    """The gated layers beside torch's, as a table; records made before they were measured have none."""
+    head = ["", "time", "torch's, without Ω", "with Ω, of without", "peak memory, of torch's", "its products at peak"]
+    rows = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for kind, sizes in record.items():
+        for size, found in sizes.items():
+            at_peak = found.get("products_at_peak_ms")
+            rows.append(
+                [
+                    f"**sg.{kind} with Ω**, {size}",
+                    f"**{found['omega_ms']:.2f} ms**",
+                    f"{found['torch_ms']:.2f} ms ({found['times_quicker']:.2f}×)",
+                    f"{found['omega_on_off']:.2f}×",
+                    f"{found['memory_of_torchs']:.2f}",
+                    f"{at_peak:.2f} ms" if at_peak else "–",
+                ]
+            )
+    said = "At peak: what the matrix products of such a step would take at the speed of torch's product of two large matrices."
+    return [*_markdown(rows), "", said, ""] if record else []
 
 
 def _training(record: Record) -> list[str]:
     """Of whole training updates, one sentence each; records made before they were measured have none."""
     said: list[str] = []
-    for kind, sizes in record.get("gated", {}).items():
-        parts = [
-            f"{found['omega_ms']:.2f} ms at {size} ({found['times_quicker']:.2f} times as fast, a step with Ω takes "
-            f"{found['omega_on_off']:.2f} of one without, peak memory {found['memory_of_torchs']:.2f} of torch's"
-            f"{_at_peak(found)})"
-            for size, found in sizes.items()
-        ]
-        said.append(f"`sg.{kind}` with Ω and recording, beside `torch.nn.{kind}` without: {' and '.join(parts)}.")
     if around := record.get("overhead"):
         said.append(
             f"A whole training update of temporal order at T 100, batch 20, hidden 50 (data, read-out, loss, clipping, "
@@ -102,13 +119,6 @@ def _training(record: Record) -> list[str]:
             f"of {len(costs)} layers and sizes of torch's and ours is {100 * statistics.median(costs.values()):.1f} %)."
         )
     return [line for sentence in said for line in (sentence, "")]
-
-
-def _at_peak(found: Record) -> str:
-    """How near a gated layer comes to the machine's limit; older records do not say."""
-    if "products_at_peak_ms" not in found:
-        return ""
-    return f"; its products alone, at the speed of torch's product of two large matrices, {found['products_at_peak_ms']:.2f} ms"
 
 
 COMMAND = "make results"
