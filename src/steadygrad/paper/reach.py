@@ -2,7 +2,7 @@
 
     relative_l = ‖error of step T − l‖ / ‖error of step T‖          (`steadygrad.snapshots`)
 
-The median over seeds, and the range of all, for temporal order by the paper's own network (settings of `sweep.claims`).
+The median over seeds, and the range of all, for temporal order by the paper's own network (the grid `claims`).
 """
 
 from __future__ import annotations
