@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,12 +62,17 @@ def run_train(args: argparse.Namespace) -> int:
     """
     from .. import experiments
 
-    settings = config(args)
-    return _tell(experiments.run(settings, args.out, **options.of_run(args)), args.out)
+    with _stoppable(args.out):
+        return _tell(experiments.run(config(args), args.out, **options.of_run(args)), args.out)
 
 
 def run_resume(args: argparse.Namespace) -> int:
     """Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."""
+    with _stoppable(args.directory):
+        return _resume(args)
+
+
+def _resume(args: argparse.Namespace) -> int:
     from .. import experiments
 
     config = experiments.read_config(args.directory)
@@ -76,6 +83,18 @@ def run_resume(args: argparse.Namespace) -> int:
         raise ValueError(f"--data must be left out with {args.directory}, {why}")
     more = {"resume": True, "max_seconds": args.max_seconds, "data": args.data}
     return _tell(experiments.run(config, args.directory, **limits, **more, **options.of_run(args)), args.directory)
+
+
+@contextmanager
+def _stoppable(directory: Path) -> Iterator[None]:
+    """Tell what is on disk where Ctrl-C or SIGTERM comes before training begins, or again while it stops."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        told = "stopped before training began; nothing was written"
+        if (directory / "config.json").exists():
+            told = f"stopped; go on with: steadygrad resume {shlex.quote(str(directory))}"
+        raise type(stopped)(told) from None
 
 
 def config(args: argparse.Namespace) -> Config:
