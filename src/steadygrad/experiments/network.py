@@ -110,12 +110,10 @@ class Network(nn.Module):
         if self._by_hand is None:
             for _, parameter in self.trained():
                 parameter.grad = None
-            forced = self.config.teacher_forcing
-            answers = (
-                self.readout(self._states(batch, self.config.truncate, generator))
-                if forced is None
-                else self._forced(batch, forced)
-            )
+            if (probability := self.config.teacher_forcing) is None:
+                answers = self.readout(self._states(batch, self.config.truncate, generator))
+            else:
+                answers = self._forced(batch, probability)
             loss = self.problem.loss(answers, batch)
             with threads(self.threads):
                 loss.backward()
@@ -239,9 +237,8 @@ class Noisy:
 
     def __init__(self, rnn: Any, size: float) -> None:
         self.rnn, self.units, self.tokens = rnn, rnn.hidden_size, rnn.input_size
-        options = {
-            name: getattr(rnn, name) for name in ("nonlinearity", "leak", "omega", "clip_error", "backend", "bias")
-        }
+        names = ("nonlinearity", "leak", "omega", "clip_error", "backend", "bias")
+        options = {name: getattr(rnn, name) for name in names}
         dtype = rnn.weight_hh_l0.dtype
         with torch.random.fork_rng(devices=[]):
             self.layer: Any = steadygrad.RNN(self.tokens + self.units, self.units, **options, dtype=dtype)
@@ -265,12 +262,8 @@ class Noisy:
 
 def _layers(config: Config, problem: Any) -> tuple[Any, Any]:
     """The recurrent layer and the read-out that the settings ask for; `_draw` gives them their weights."""
-    dtype, hidden, inputs, outputs = (
-        getattr(torch, config.dtype),
-        config.hidden or 1,
-        problem.input_size,
-        problem.output_size,
-    )
+    dtype, hidden = getattr(torch, config.dtype), config.hidden or 1
+    inputs, outputs = problem.input_size, problem.output_size
     if config.teacher_forcing is not None:
         kind = "identity" if getattr(problem, "kind", "") == "regression" else "softmax"
         units: dict[str, Any] = {"nonlinearity": config.nonlinearity, "outputs": kind, "dtype": dtype}

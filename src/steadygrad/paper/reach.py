@@ -34,13 +34,11 @@ def curves(records: Iterable[Mapping[str, Any]], preset: str) -> dict[str, Curve
         flow, of_lag = record["flow"], found.setdefault(record["algorithm"], {})
         for index, norm in enumerate(flow["norms"]):
             of_lag.setdefault(index * flow["stride"], []).append(math.inf if norm is None else norm)
-    return {algorithm: _curve(of_lag) for algorithm, of_lag in found.items()}
-
-
-def _curve(of_lag: Mapping[int, list[float]]) -> Curve:
-    lags = sorted(of_lag)
-    middle, least, most = ([fold(of_lag[lag]) for lag in lags] for fold in (median, min, max))
-    return lags, middle, least, most
+    made: dict[str, Curve] = {}
+    for algorithm, of_lag in found.items():
+        middle, least, most = ([fold(of_lag[lag]) for lag in sorted(of_lag)] for fold in (median, min, max))
+        made[algorithm] = sorted(of_lag), middle, least, most
+    return made
 
 
 def draw(found: Mapping[str, Curve]) -> plotting.Figure:
