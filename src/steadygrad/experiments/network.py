@@ -54,6 +54,26 @@ class Read(NamedTuple):
     state: Tensor
 
 
+class Tally:
+    """Nats and predictions, added up."""
+
+    def __init__(self, nats: float | str = 0.0, predictions: int = 0) -> None:
+        self.nats, self.predictions = float(nats), predictions
+
+    def add(self, read: Read) -> None:
+        self.nats += read.nats
+        self.predictions += read.predictions
+
+    @property
+    def mean(self) -> float:
+        """Nats per prediction; NaN where there was none."""
+        return self.nats / self.predictions if self.predictions else math.nan
+
+    def state(self) -> list[Any]:
+        """As JSON can hold it, a sum that is not finite included."""
+        return [repr(self.nats), self.predictions]
+
+
 class Network(nn.Module):
     """The network of an experiment, its weights drawn as the config says.
 
