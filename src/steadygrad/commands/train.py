@@ -99,9 +99,8 @@ def _stoppable(directory: Path) -> Iterator[None]:
 
 def config(args: argparse.Namespace) -> Config:
     """The settings that were asked for: those of a preset or of a file, with what was typed in place of them."""
-    from ..checks import one_of
     from ..experiments import preset, problem
-    from ..experiments.config import DRAWN, PROBLEMS
+    from ..experiments.config import DRAWN
 
     if args.config is not None:
         if args.preset is not None:
@@ -109,8 +108,6 @@ def config(args: argparse.Namespace) -> Config:
         return _of_file(args)
     if args.problem is None:
         raise ValueError("PROBLEM must be given, or --config FILE")
-    if not problem.is_known(args.problem):
-        one_of("problem", args.problem, PROBLEMS)
     if args.path is not None and problem.form(args.problem) == DRAWN:
         raise ValueError(f"PATH must be left out with {args.problem!r}, whose sequences are drawn, not {args.path!r}")
     typed = options.given(args)

@@ -235,8 +235,8 @@ def evaluate(
             raise ValueError(f"length must be left out with {config.problem!r}, which has a data set, not {length!r}")
         folder = None if isinstance(source, Network) else Path(source)
         problem = problems.build(files.with_data(config, path, folder))
-        if not isinstance(source, Network):
-            files.verify_data(Path(source), problem)
+        if folder is not None:
+            files.verify_data(folder, problem)
         with threads(1):
             return {"split": split, "score": figure(network, problem, split), "unit": problem.unit}
     length = config.length if length is None else length

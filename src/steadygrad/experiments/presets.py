@@ -21,7 +21,7 @@ from typing import Any
 
 from ..checks import one_of
 from . import problem as problems
-from .config import ALGORITHMS, CLIPPING, DRAWN, PROBLEMS, REGULARISING, TEXTS, Config
+from .config import ALGORITHMS, CLIPPING, DRAWN, REGULARISING, TEXTS, Config
 
 Settings = dict[str, Any]
 
@@ -167,13 +167,12 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
     Reference: Pascanu, Mikolov & Bengio 2013, supplement, "Experimental setup" and "Natural tasks".
     """
     problem = problems.name_of(problem)
-    if not problems.is_known(problem):
-        one_of("problem", problem, PROBLEMS)
+    form = problems.form(problem)
     newton, echo_state = overrides.get("optimizer") == "hessian-free", overrides.get("network") == "echo-state"
     usual = "sgd" if newton or echo_state else "sgd-c" if overrides.get("teacher_forcing") is not None else "sgd-cr"
     algorithm = one_of("algorithm", algorithm or usual, ALGORITHMS)
     name = name or "steady"
-    if problems.form(problem) == DRAWN:
+    if form == DRAWN:
         shared, by_task = PRESETS[one_of("preset", name, PRESETS)]
         settings = {**shared, **_of_drawn(problem, name, by_task)}
     else:

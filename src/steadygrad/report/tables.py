@@ -249,11 +249,10 @@ def sentences(table: PaperTable, records: Sequence[Record]) -> list[str]:
 
 
 def _order(row: printed.Row) -> str:
-    tested = {name: row.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
-    missing = [name for name, value in tested.items() if value is None]
+    missing = [name for name, value in row.tested.items() if value is None]
     if missing:
         return f"the order SGD > SGD+C > SGD+CR can't be told without {' and '.join(missing)}."
-    values = ", ".join(f"{name} {value:.3f}" for name, value in tested.items())
+    values = ", ".join(f"{name} {value:.3f}" for name, value in row.tested.items())
     seeds = row.order_by_seed
     count = f"; seed by seed in {sum(seeds)} of {len(seeds)}" if len(seeds) > 1 else ""
     verb = "holds" if row.order else "does not hold"
@@ -263,8 +262,7 @@ def _order(row: printed.Row) -> str:
 
 def _against(row: printed.Row) -> str:
     parts: list[str] = []
-    for algorithm, name in ALGORITHMS.items():
-        ours, papers = row.found[algorithm].figure("test"), row.printed.figure(algorithm, "test")
+    for (name, ours), papers in zip(row.tested.items(), row.printed.test, strict=True):
         if ours is not None and papers is not None:
             parts.append(f"{name} {100 * (ours / papers - 1):+.1f} %".replace("-", "−"))
     return f" Against the paper's test figures: {', '.join(parts)}." if parts else ""

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadygrad.checks import one_of, whole
+from steadygrad.checks import whole
 from steadygrad.experiments import Config, ConfigError, preset
 from steadygrad.experiments import problem as problems_
-from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
+from steadygrad.experiments.config import DRAWN, TEXTS
 from steadygrad.experiments.presets import OF_CURRICULUM, unread, without
 
 NAMED = (
@@ -94,8 +94,6 @@ class Grid:
         >>> [cell.id for cell in grid.cells]
         ['nottingham_sgd-cr_paper_seed1']
         """
-        for algorithm in algorithms:
-            one_of("algorithm", algorithm, ALGORITHMS)
         test = tuple(whole("test_lengths", length) for length in test_lengths)
         cells, faults, unused = list[Cell](), dict[str, None](), dict.fromkeys(overrides)
         named = [problems_.name_of(problem) for problem in problems]
