@@ -43,8 +43,7 @@ def curves(records: Iterable[Mapping[str, Any]], preset: str) -> dict[str, Curve
 
 def draw(found: Mapping[str, Curve]) -> plotting.Figure:
     """The norms on a logarithmic axis against the steps back from the end, with Ω and without."""
-    with plotting.look():
-        figure = plotting.blank(4.6, 2.9)
+    with plotting.drawing(4.6, 2.9) as figure:
         axes = figure.subplots()
         for algorithm, (label, color, line) in LINES.items():
             if algorithm not in found:
