@@ -13,8 +13,11 @@ import importlib
 import inspect
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from . import __version__
@@ -51,6 +54,10 @@ SPELLED = {
 MISUSED = 2
 INTERRUPTED, TERMINATED = 130, 143
 CLOSED = 141
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: stop as after Ctrl-C, with an exit code of its own."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -101,17 +108,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     _spell_out()
+    with _terminable():
+        return _main(words)
+
+
+def _main(words: list[str]) -> int:
+    said = "stopped before it began; nothing was written"
     try:
         if words and not words[0].startswith("-") and words[0] not in COMMANDS:
             from .checks import one_of
 
             one_of("command", words[0], COMMANDS)
         args = parser(words[0] if words else "").parse_args(words)
+        said = "stopped"
         code = args.run(args)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as stopped:
-        return TERMINATED if type(stopped).__name__ == "Terminated" else INTERRUPTED
+        print(str(stopped) or said, file=sys.stderr)
+        return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
@@ -120,6 +135,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"steadygrad: {_sentence(error)}", file=sys.stderr)
         return MISUSED
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated`, from the first moment on: torch takes seconds to import."""
+
+    def terminate(number: int, frame: Any) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield
+        return
+    # None: the handler was not set from Python, and can't be restored
+    before = signal.signal(signal.SIGTERM, terminate) or signal.SIG_DFL
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _spell_out() -> None:

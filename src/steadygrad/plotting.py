@@ -71,6 +71,13 @@ def blank(width: float, height: float) -> Figure:
     return figure
 
 
+@contextmanager
+def drawing(width: float, height: float) -> Generator[Figure]:
+    """An empty figure of that size, to be drawn in the common look."""
+    with look():
+        yield blank(width, height)
+
+
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes a figure as PNG (200 dpi) and SVG to `path`, which has no suffix. Returns both paths."""
     png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")

@@ -19,7 +19,7 @@ from harm import fill_disk
 from same_run import assert_same_run, metrics
 from steadygrad import experiments
 from steadygrad.experiments import Config, FolderError, Result, files, judges, loop, run
-from steadygrad.experiments.display import DataWords, Live, displays
+from steadygrad.experiments.display import DataWords, Live, Words, displays
 
 
 def test_a_text_is_learned_and_the_verdict_is_that_of_the_best_weights(text_path: str, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_tensorboard_gets_the_figures(text_path: str, tmp_path: Path) -> None:
     assert [(each.step, each.value) for each in events.Scalars("valid")] == [
         (line["tokens"], pytest.approx(line["valid"], rel=1e-6)) for line in ends
     ]
-    assert len(displays(tmp_path, "none", True)) == 2
+    assert len(displays(tmp_path, "none", True, Words())) == 2
 
 
 def test_threads_are_put_back(text_path: str, tmp_path: Path) -> None:

@@ -56,6 +56,24 @@ def wait_for(path: Path, seconds: float = 240.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_while_torch_is_imported_says_that_nothing_was_written(
+    number: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, begun = tmp_path / "run", tmp_path / "begun"
+    (tmp_path / "torch.py").write_text(  # found before torch itself, and slower still
+        f"import pathlib, signal, time; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"pathlib.Path({str(begun)!r}).write_text('.' * 501); time.sleep(240)"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with started(["train", "temporal-order", "--out", str(out)]) as process:
+        wait_for(begun)
+        process.send_signal(number)
+        said, errors = process.communicate(timeout=120)
+    assert (process.returncode, said, errors) == (code, "", "stopped before training began; nothing was written\n")
+    assert not out.exists()
+
+
 def test_sigterm_writes_a_checkpoint_says_how_to_go_on_and_exits_with_143(tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ["train", "temporal-order", *ENDLESS, "--quiet", "--checkpoint-seconds", "1e9", "--out", str(out)]

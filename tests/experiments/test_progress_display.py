@@ -14,7 +14,7 @@ from rich.console import Console
 
 from same_run import metrics
 from steadygrad.experiments import Config, Network, run
-from steadygrad.experiments.display import DataWords, Live, Plain, Words, display, displays
+from steadygrad.experiments.display import DataWords, Live, Plain, Words, displays
 from steadygrad.experiments.display import words as words_of
 from steadygrad.experiments.files import Record
 from steadygrad.experiments.judges import look
@@ -113,11 +113,16 @@ def test_the_time_left_is_the_shorter_of_both_limits(small: Config) -> None:
     assert "0:03 left at most" in file.getvalue()
 
 
+def shown_by(progress: str) -> type:
+    (shown,) = displays(Path(), progress, False, Words())
+    return type(shown)
+
+
 def test_a_terminal_gets_the_live_display_and_a_pipe_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(display("auto")) is Plain
+    assert shown_by("auto") is Plain
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert type(display("auto")) is Live
-    assert type(display("plain")) is Plain
+    assert shown_by("auto") is Live
+    assert shown_by("plain") is Plain
 
 
 def test_without_rich_a_terminal_gets_plain_lines_and_is_told_why(
@@ -125,7 +130,7 @@ def test_without_rich_a_terminal_gets_plain_lines_and_is_told_why(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setitem(__import__("sys").modules, "rich.live", None)
-    assert type(display("auto")) is Plain
+    assert shown_by("auto") is Plain
     assert "pip install 'steadygrad[train]'" in caplog.text
 
 
@@ -210,7 +215,7 @@ def test_tensorboard_is_refused_in_one_sentence_where_it_is_missing(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(ImportError, match=r"pip install 'steadygrad\[tensorboard\]'"):
-        displays(tmp_path, "none", True)
+        displays(tmp_path, "none", True, Words())
 
 
 def test_a_snapshot_shows_what_becomes_of_one_error_where_errors_arise_at_every_step() -> None:

@@ -72,10 +72,11 @@ def test_table2_is_one_and_five_steps_ahead_by_three_algorithms() -> None:
 
 @pytest.mark.parametrize(("name", "table"), [("table1", TABLE1), ("table2", TABLE2)])
 def test_budgets_of_the_tables_set_seeds_and_epochs_and_an_override_goes_first(name: str, table: Any) -> None:
-    for budget, size in table.items():
+    for budget, (size,) in table.items():
         for cell in sweep.get(name, budget).cells:
             usual = experiments.preset(cell.config.problem, "sgd", cell.preset, ahead=cell.config.ahead).epochs
-            assert cell.config.epochs == size.epochs.get(cell.preset, {}).get(cell.config.problem, usual)
+            own = size.of.get((cell.preset, cell.config.problem), size.of.get(cell.preset, {}))
+            assert cell.config.epochs == own.get("epochs", usual)
         assert {cell.config.seed for cell in sweep.get(name, budget).cells} == set(range(1, size.seeds + 1))
     grid = sweep.get(name, "minutes", presets=["paper"], epochs=7, seeds=2)
     assert {(cell.preset, cell.config.epochs, cell.config.seed) for cell in grid.cells} == {

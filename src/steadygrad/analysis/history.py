@@ -62,8 +62,7 @@ def draw_norms(flow: History) -> plotting.Figure:
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Patch
 
-    with plotting.look():
-        figure = plotting.blank(6.8, 3.8)
+    with plotting.drawing(6.8, 3.8) as figure:
         axes = figure.add_subplot()
         seen = flow.norms[np.isfinite(flow.norms) & (flow.norms > 0)]
         farthest = np.ceil(np.abs(np.log10(seen)).max()) if seen.size else 1.0
@@ -91,8 +90,7 @@ def draw_spectrum(flow: History) -> plotting.Figure:
     """The eigenvalues of W_rec in the complex plane as training goes, and the spectral radius beside them."""
     from matplotlib.colors import Normalize
 
-    with plotting.look():
-        figure = plotting.blank(6.8, 3.7)
+    with plotting.drawing(6.8, 3.7) as figure:
         plane, radius = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
         scale = Normalize(flow.updates[0], max(flow.updates[-1], flow.updates[0] + 1))
         turn = np.linspace(0, 2 * np.pi, 400)

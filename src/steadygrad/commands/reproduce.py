@@ -116,8 +116,8 @@ def _grid(args: argparse.Namespace, budget: str, more: dict[str, Any]) -> Grid:
 
     given = {"seeds": args.seeds, "max_updates": args.max_updates, "epochs": args.epochs}
     size = {name: value for name, value in given.items() if value is not None}
-    preset = {"preset": args.preset} if args.what == "fig7" else {"presets": [args.preset]}
-    grid = sweep.get(args.what, budget, **size, **more, **({} if args.preset is None else preset))
+    presets = {} if args.preset is None else {"presets": [args.preset]}
+    grid = sweep.get(args.what, budget, **size, **more, **presets)
     if args.what == "tasks" and args.preset in (None, "steady"):
         grid += sweep.get("ablation", budget, **size)
     return grid

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 import sys
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,26 +100,12 @@ def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: st
     from ..sweep.runner import check, remaining
 
     check(grid, directory)
-    main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
-    before = signal.signal(signal.SIGTERM, _terminate) or signal.SIG_DFL if main else None
     try:
         return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         done = len(grid.cells) - len(remaining(grid, directory))
         words = f"stopped: {done} of {len(grid.cells)} cells are finished; the same command goes on with the rest"
-        print(words, file=sys.stderr)
-        raise
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: stop as after Ctrl-C, with its own exit code (`steadygrad.cli`)."""
-
-
-def _terminate(number: int, frame: Any) -> None:
-    raise Terminated
+        raise type(stopped)(words) from None
 
 
 def engine(args: argparse.Namespace) -> Engine:

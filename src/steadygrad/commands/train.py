@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,12 +62,17 @@ def run_train(args: argparse.Namespace) -> int:
     """
     from .. import experiments
 
-    settings = config(args)
-    return _tell(experiments.run(settings, args.out, **options.of_run(args)), args.out)
+    with _stoppable(args.out):
+        return _tell(experiments.run(config(args), args.out, **options.of_run(args)), args.out)
 
 
 def run_resume(args: argparse.Namespace) -> int:
     """Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."""
+    with _stoppable(args.directory):
+        return _resume(args)
+
+
+def _resume(args: argparse.Namespace) -> int:
     from .. import experiments
 
     config = experiments.read_config(args.directory)
@@ -78,11 +85,22 @@ def run_resume(args: argparse.Namespace) -> int:
     return _tell(experiments.run(config, args.directory, **limits, **more, **options.of_run(args)), args.directory)
 
 
+@contextmanager
+def _stoppable(directory: Path) -> Iterator[None]:
+    """Tell what is on disk where Ctrl-C or SIGTERM comes before training begins, or again while it stops."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        told = "stopped before training began; nothing was written"
+        if (directory / "config.json").exists():
+            told = f"stopped; go on with: steadygrad resume {shlex.quote(str(directory))}"
+        raise type(stopped)(told) from None
+
+
 def config(args: argparse.Namespace) -> Config:
     """The settings that were asked for: those of a preset or of a file, with what was typed in place of them."""
-    from ..checks import one_of
     from ..experiments import preset, problem
-    from ..experiments.config import DRAWN, PROBLEMS
+    from ..experiments.config import DRAWN
 
     if args.config is not None:
         if args.preset is not None:
@@ -90,8 +108,6 @@ def config(args: argparse.Namespace) -> Config:
         return _of_file(args)
     if args.problem is None:
         raise ValueError("PROBLEM must be given, or --config FILE")
-    if not problem.is_known(args.problem):
-        one_of("problem", args.problem, PROBLEMS)
     if args.path is not None and problem.form(args.problem) == DRAWN:
         raise ValueError(f"PATH must be left out with {args.problem!r}, whose sequences are drawn, not {args.path!r}")
     typed = options.given(args)

@@ -300,16 +300,6 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
         """The field that says where a run gives up: 'max_updates' or 'epochs'."""
         return "max_updates" if self.form == DRAWN else "epochs"
 
-    @property
-    def clips(self) -> bool:
-        """Whether the algorithm clips the gradient's norm."""
-        return self.algorithm in CLIPPING
-
-    @property
-    def regularises(self) -> bool:
-        """Whether the algorithm adds Ω."""
-        return self.algorithm in REGULARISING
-
     def as_dict(self) -> dict[str, Any]:
         """The fields that are for this problem, as JSON has them: pairs are lists."""
         from . import rules

@@ -241,25 +241,18 @@ class Live(Display):
         return f"{clock(max(0.0, min(times)))} left at most" if times else ""
 
 
-def display(progress: str, words: Words | None = None) -> Display:
-    """The display called 'auto', 'plain' or 'none'."""
-    if progress == "none":
-        return Display()
+def displays(directory: Path, progress: str, tensorboard: bool, words: Words) -> list[Display]:
+    """What shows the progress of the run in `directory`: 'auto', 'plain' or 'none', and TensorBoard."""
+    shown: list[Display] = [Display() if progress == "none" else Plain(words)]
     if progress == "auto" and sys.stdout.isatty():
         try:
-            return Live(words=words)
+            shown = [Live(words=words)]
         except ImportError:
             _log.warning("the live display needs rich: pip install 'steadygrad[train]'; here are plain lines instead")
-    return Plain(words or Words())
-
-
-def displays(directory: Path, progress: str, tensorboard: bool, words: Words | None = None) -> list[Display]:
-    """What shows the progress of the run in `directory`."""
-    shown = [display(progress, words)]
     if tensorboard:
         from .tensorboard import Board
 
-        shown.append(Board(directory / "tensorboard", (words or Words()).unit))
+        shown.append(Board(directory / "tensorboard", words.unit))
     return shown
 
 

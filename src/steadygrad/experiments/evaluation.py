@@ -32,7 +32,7 @@ from ..tasks.task import Regression
 from . import files
 from . import problem as problems
 from .config import DRAWN, SPLITS, Config
-from .network import Network
+from .network import Network, Tally
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
 STATES = 2**24  # at most so many numbers [T, B, H] are held at once: 64 MB in float32
@@ -73,16 +73,14 @@ def score(network: Network, length: tuple[int, int], sequences: int, generator: 
 
 def figure(network: Network, problem: Any, split: str, pulse: Callable[[], None] | None = None) -> float:
     """The score of a network on a part of a data set, in its unit. `pulse` is called after every chunk."""
-    nats, predictions = 0.0, 0
-    state: Tensor | None = None
+    total, state = Tally(), None
     for chunk in problem.whole(split):
         read = network.read(chunk, state)
         state = read.state
-        nats += read.nats
-        predictions += read.predictions
+        total.add(read)
         if pulse is not None:
             pulse()
-    return (nats / predictions if predictions else math.nan) * problem.per_nat
+    return total.mean * problem.per_nat
 
 
 @dataclass(frozen=True)
@@ -237,8 +235,8 @@ def evaluate(
             raise ValueError(f"length must be left out with {config.problem!r}, which has a data set, not {length!r}")
         folder = None if isinstance(source, Network) else Path(source)
         problem = problems.build(files.with_data(config, path, folder))
-        if not isinstance(source, Network):
-            files.verify_data(Path(source), problem)
+        if folder is not None:
+            files.verify_data(folder, problem)
         with threads(1):
             return {"split": split, "score": figure(network, problem, split), "unit": problem.unit}
     length = config.length if length is None else length

@@ -30,7 +30,7 @@ from ..reproducible import stream
 from ..snapshots import Snapshot, measured, snapshot
 from .descent import Diverged
 from .evaluation import Score, Success, figure
-from .learner import Tally
+from .network import Tally
 from .saved import Result
 
 if TYPE_CHECKING:

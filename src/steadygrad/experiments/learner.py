@@ -28,7 +28,7 @@ from . import problem as problems
 from .config import DRAWN, Config
 from .descent import Descent, Method, Since
 from .descent import Diverged as Diverged
-from .network import Network
+from .network import Network, Tally
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 
 if TYPE_CHECKING:
@@ -85,26 +85,6 @@ class Draws:
         self.lengths.load_state_dict(values["curriculum"])
 
 
-class Tally:
-    """Nats and predictions, added up."""
-
-    def __init__(self, nats: float | str = 0.0, predictions: int = 0) -> None:
-        self.nats, self.predictions = float(nats), predictions
-
-    def add(self, nats: float, predictions: int) -> None:
-        self.nats += nats
-        self.predictions += predictions
-
-    @property
-    def mean(self) -> float:
-        """Nats per prediction; NaN where there was none."""
-        return self.nats / self.predictions if self.predictions else math.nan
-
-    def state(self) -> list[Any]:
-        """As JSON can hold it, a sum that is not finite included."""
-        return [repr(self.nats), self.predictions]
-
-
 class Passes:
     """Passes over a data set, chunk by chunk; schedules count in epochs, from 1 on (`span`).
 
@@ -143,8 +123,8 @@ class Passes:
         read = self._read
         # a state that is no longer finite would make every later gradient so
         self._state = read.state if math.isfinite(loss) else None
-        self.whole.add(read.nats, read.predictions)
-        self.since.add(read.nats, read.predictions)
+        self.whole.add(read)
+        self.since.add(read)
         self.tokens += read.predictions
         self._place += 1
         self._next = next(self._chunks, None)

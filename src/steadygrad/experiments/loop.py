@@ -236,8 +236,7 @@ def _can_go_on(result: Result, limit: int, max_seconds: float | None) -> bool:
     """Whether the limit that the run ended at is now higher."""
     if result.reason == "max_seconds":
         return max_seconds is None or max_seconds > result.total_seconds
-    reached = {"max_updates": result.total_updates, "epochs": result.epochs or 0}
-    return result.reason in reached and limit > reached[result.reason]
+    return result.reason in ("max_updates", "epochs") and limit > result.reached(result.reason)
 
 
 @contextmanager

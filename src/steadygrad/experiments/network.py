@@ -54,6 +54,26 @@ class Read(NamedTuple):
     state: Tensor
 
 
+class Tally:
+    """Nats and predictions, added up."""
+
+    def __init__(self, nats: float | str = 0.0, predictions: int = 0) -> None:
+        self.nats, self.predictions = float(nats), predictions
+
+    def add(self, read: Read) -> None:
+        self.nats += read.nats
+        self.predictions += read.predictions
+
+    @property
+    def mean(self) -> float:
+        """Nats per prediction; NaN where there was none."""
+        return self.nats / self.predictions if self.predictions else math.nan
+
+    def state(self) -> list[Any]:
+        """As JSON can hold it, a sum that is not finite included."""
+        return [repr(self.nats), self.predictions]
+
+
 class Network(nn.Module):
     """The network of an experiment, its weights drawn as the config says.
 
@@ -110,12 +130,10 @@ class Network(nn.Module):
         if self._by_hand is None:
             for _, parameter in self.trained():
                 parameter.grad = None
-            forced = self.config.teacher_forcing
-            answers = (
-                self.readout(self._states(batch, self.config.truncate, generator))
-                if forced is None
-                else self._forced(batch, forced)
-            )
+            if (probability := self.config.teacher_forcing) is None:
+                answers = self.readout(self._states(batch, self.config.truncate, generator))
+            else:
+                answers = self._forced(batch, probability)
             loss = self.problem.loss(answers, batch)
             with threads(self.threads):
                 loss.backward()
@@ -239,9 +257,8 @@ class Noisy:
 
     def __init__(self, rnn: Any, size: float) -> None:
         self.rnn, self.units, self.tokens = rnn, rnn.hidden_size, rnn.input_size
-        options = {
-            name: getattr(rnn, name) for name in ("nonlinearity", "leak", "omega", "clip_error", "backend", "bias")
-        }
+        names = ("nonlinearity", "leak", "omega", "clip_error", "backend", "bias")
+        options = {name: getattr(rnn, name) for name in names}
         dtype = rnn.weight_hh_l0.dtype
         with torch.random.fork_rng(devices=[]):
             self.layer: Any = steadygrad.RNN(self.tokens + self.units, self.units, **options, dtype=dtype)
@@ -265,12 +282,8 @@ class Noisy:
 
 def _layers(config: Config, problem: Any) -> tuple[Any, Any]:
     """The recurrent layer and the read-out that the settings ask for; `_draw` gives them their weights."""
-    dtype, hidden, inputs, outputs = (
-        getattr(torch, config.dtype),
-        config.hidden or 1,
-        problem.input_size,
-        problem.output_size,
-    )
+    dtype, hidden = getattr(torch, config.dtype), config.hidden or 1
+    inputs, outputs = problem.input_size, problem.output_size
     if config.teacher_forcing is not None:
         kind = "identity" if getattr(problem, "kind", "") == "regression" else "softmax"
         units: dict[str, Any] = {"nonlinearity": config.nonlinearity, "outputs": kind, "dtype": dtype}

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..checks import one_of
 from . import problem as problems
-from .config import ALGORITHMS, CLIPPING, DRAWN, PROBLEMS, REGULARISING, TEXTS, Config
+from .config import ALGORITHMS, CLIPPING, DRAWN, REGULARISING, TEXTS, Config
 
 Settings = dict[str, Any]
 
@@ -70,15 +70,9 @@ SUM |= {"curriculum_patience": 200, "max_updates": 30_000}
 MEMORIZATION: Settings = {"init": "cycle", "lr": 0.0005, "lr_schedule": "1/length", "threshold": 0.1}
 MEMORIZATION |= {"curriculum": None, "after_success": "stop", "max_updates": 20_000}
 STEADY_BY_TASK = _by_task({}, SUM, {}, MEMORIZATION, {})
-FIG7: Settings = {
-    **STEADY,
-    "nonlinearity": "tanh",
-    "init": "basic_tanh",
-    "alpha": 8.0,
-    "optimizer": "momentum",
-    "lr": 0.003,
-}
-FIG7 |= {"lr_schedule": "1/length"}  # a rate that falls with lengths above 50
+
+FIG7: Settings = {**STEADY, "nonlinearity": "tanh", "init": "basic_tanh", "alpha": 8.0}
+FIG7 |= {"optimizer": "momentum", "lr": 0.003, "lr_schedule": "1/length"}  # a rate that falls with lengths above 50
 FIG7 |= {"curriculum": (50, 50), "curriculum_loss": 0.15, "check_every": 1000, "average": 1, "after_success": "stop"}
 
 TANH: Settings = {**FIG7, "momentum": 0.98, "threshold": 0.3, "omega": "proceedings", "alpha": 16.0, "average": 500}
@@ -111,14 +105,15 @@ PAPER_AHEAD: dict[str, Settings] = {
 
 # A sigmoid's slope is 1/4 at most: it takes rates at which tanh becomes chaotic, and learns faster for it.
 # The cost is summed, so that every step of every piece weighs the same, and not those of a short last chunk more.
-STEADY_MUSIC: Settings = {
-    "nonlinearity": "sigmoid",
-    "init": "orthogonal",
-    "batch": 4,
-    "cost": "sum",
+STEADY_MUSIC: Settings = {"nonlinearity": "sigmoid", "init": "orthogonal", "batch": 4, "cost": "sum"}
+STEADY_MUSIC |= {
     "threshold": 200.0,
+    "optimizer": "adam",
+    "lr": 0.003,
+    "lr_schedule": "cosine",
+    "alpha": 0.5,
+    "alpha_schedule": "1/t",
 }
-STEADY_MUSIC |= {"optimizer": "adam", "lr": 0.003, "lr_schedule": "cosine", "alpha": 0.5, "alpha_schedule": "1/t"}
 STEADY_MUSIC |= {"epochs": 50, "patience": 10}
 # Rectified units learn a text in fewer epochs than sigmoid units, and these in fewer than tanh. Chunks of 50 steps give four
 # times as many updates as 200 steps, at the same cost; the state is carried all the same.
@@ -172,13 +167,12 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
     Reference: Pascanu, Mikolov & Bengio 2013, supplement, "Experimental setup" and "Natural tasks".
     """
     problem = problems.name_of(problem)
-    if not problems.is_known(problem):
-        one_of("problem", problem, PROBLEMS)
+    form = problems.form(problem)
     newton, echo_state = overrides.get("optimizer") == "hessian-free", overrides.get("network") == "echo-state"
     usual = "sgd" if newton or echo_state else "sgd-c" if overrides.get("teacher_forcing") is not None else "sgd-cr"
     algorithm = one_of("algorithm", algorithm or usual, ALGORITHMS)
     name = name or "steady"
-    if problems.form(problem) == DRAWN:
+    if form == DRAWN:
         shared, by_task = PRESETS[one_of("preset", name, PRESETS)]
         settings = {**shared, **_of_drawn(problem, name, by_task)}
     else:

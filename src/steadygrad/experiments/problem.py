@@ -34,11 +34,6 @@ def is_own(name: str) -> bool:
     return ".py:" in name
 
 
-def is_known(name: str) -> bool:
-    """Whether there is such a problem; a class of one's own is not looked for."""
-    return name in PROBLEMS or is_own(name)
-
-
 def title(name: str) -> str:
     """What a problem is called in sentences: a class of one's own without its folder.
 
@@ -49,7 +44,7 @@ def title(name: str) -> str:
 
 
 def form(name: str) -> str:
-    """'drawn' or 'data'."""
+    """'drawn' or 'data'; ValueError where there is no such problem."""
     if is_own(name):
         return DRAWN if hasattr(own(name), "sample") else DATA
     one_of("problem", name, PROBLEMS)

@@ -80,7 +80,7 @@ def examine(values: dict[str, Any], bad: set[str]) -> tuple[dict[str, Any], list
     `bad` are fields already found wrong by themselves; nothing more is said of them.
     """
     found = _Examination(values, bad)
-    for check in (_problem, _network, _clipping, _regulariser, _unread, _without_gradient, _teacher):
+    for check in (_problem, _network, _algorithm, _unread, _without_gradient, _teacher):
         check(found)
     if found.momentum is None:
         found.settled["momentum"] = config.USUAL_MOMENTUM.get(found.optimizer)
@@ -184,9 +184,15 @@ def _network(v: _Examination) -> None:
         v.settled["radius"] = config.USUAL_RADIUS
 
 
-def _clipping(v: _Examination) -> None:
-    """A threshold is there where gradients are clipped, and nowhere else."""
-    if "algorithm" in v.bad or v.algorithm not in CLIPPING:
+def _algorithm(v: _Examination) -> None:
+    """A threshold is there where gradients are clipped, and α above 0 where Ω is added; elsewhere neither."""
+    if "algorithm" in v.bad:
+        return
+    if v.algorithm in REGULARISING and v.alpha == 0:
+        v.fault("alpha", f"be above 0 with {v.named_algorithm}")
+    elif v.algorithm not in REGULARISING and v.alpha != 0:
+        v.fault("alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}")
+    if v.algorithm not in CLIPPING:
         return
     if v.per == "entry" and v.threshold == "auto":
         v.fault("threshold", "be a number with per 'entry', not 'auto'")
@@ -199,16 +205,6 @@ def _clipping(v: _Examination) -> None:
             checks.number("threshold", v.threshold, low=0, open_low=True)
         except ValueError as error:
             v.faults.append(str(error))
-
-
-def _regulariser(v: _Examination) -> None:
-    """α is above 0 where Ω is added, and nowhere else."""
-    if "algorithm" in v.bad:
-        return
-    if v.algorithm in REGULARISING and v.alpha == 0:
-        v.fault("alpha", f"be above 0 with {v.named_algorithm}")
-    elif v.algorithm not in REGULARISING and v.alpha != 0:
-        v.fault("alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}")
 
 
 def _unread(v: _Examination) -> None:

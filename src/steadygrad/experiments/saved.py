@@ -58,6 +58,10 @@ class Result:
         """Whether it was stopped from outside, and can be resumed."""
         return self.reason.startswith("interrupted")
 
+    def reached(self, limit: str) -> int:
+        """How far it came: the updates of 'max_updates', or the epochs of 'epochs'."""
+        return self.total_updates if limit == "max_updates" else self.epochs or 0
+
     def write(self, directory: Path, config: Config) -> None:
         """Put the result, the settings and the versions into DIR/result.json."""
         import torch

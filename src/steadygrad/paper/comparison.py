@@ -69,8 +69,7 @@ def draw(found: Sequence[Row]) -> plotting.Figure:
     """The share of seeds that solve it, a line for each method and a column for each problem, with the minutes it took."""
     across = columns(found)
     down = [name for name in METHODS if any(row.method == name for row in found)]
-    with plotting.look():
-        figure = plotting.blank(2.4 + 1.1 * len(across), 0.8 + 0.27 * len(down))
+    with plotting.drawing(2.4 + 1.1 * len(across), 0.8 + 0.27 * len(down)) as figure:
         axes = figure.subplots()
         share = np.full((len(down), len(across)), np.nan)
         for row in found:

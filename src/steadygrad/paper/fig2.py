@@ -46,8 +46,7 @@ def data() -> FigureData:
 def draw(data: FigureData) -> plotting.Figure:
     """The unrolled network: forward arrows solid, the error's way back dashed and beside them."""
     at = np.asarray(data["positions"], dtype=np.float64)
-    with plotting.look():
-        figure = plotting.blank(6.8, 3.5)
+    with plotting.drawing(6.8, 3.5) as figure:
         axes = figure.add_subplot()
         axes.set_axis_off()
         colors = [plotting.GREEN] * 3 + [plotting.BLUE] * 3 + [plotting.VERMILLION] * 3

@@ -38,8 +38,7 @@ def draw(data: FigureData) -> plotting.Figure:
     """The diagram: attractors bold, the boundary dashed, the way states move in grey."""
     array = {key: np.asarray(value, dtype=np.float64) for key, value in data.items()}
     x, b, falling = array["x"], array["b"], array["multiplier"] < 1.0
-    with plotting.look():
-        figure = plotting.blank(6.4, 4.4)
+    with plotting.drawing(6.4, 4.4) as figure:
         axes = figure.add_subplot()
         _field(axes, array)
         for branch in (x < array["x1"], x > array["x2"]):

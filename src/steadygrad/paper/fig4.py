@@ -44,8 +44,7 @@ def draw(data: FigureData) -> plotting.Figure:
     """Time runs upwards, the state sideways: two chains of arrows that begin together and end apart."""
     states = np.asarray(data["states"], dtype=np.float64)
     steps = states.shape[1] - 1
-    with plotting.look():
-        figure = plotting.blank(4.8, 4.8)
+    with plotting.drawing(4.8, 4.8) as figure:
         axes = figure.add_subplot()
         for path, color, marker, side in (
             (states[0], plotting.BLUE, "o", -1),

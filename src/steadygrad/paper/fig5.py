@@ -53,8 +53,7 @@ def draw(data: FigureData) -> plotting.Figure:
     array = {key: np.asarray(value) for key, value in data.items()}
     states, half = array["states"], array["after_fixed"]
     steps = half.shape[1]
-    with plotting.look():
-        figure = plotting.blank(5.6, 5.8)
+    with plotting.drawing(5.6, 5.8) as figure:
         axes = figure.add_subplot()
         for path, middle, (color, marker, _) in zip(states, half, PATHS, strict=True):
             for t in range(steps):

@@ -91,8 +91,7 @@ def data(
 def draw(data: FigureData) -> plotting.Figure:
     """The surface as a relief and as a map, the error along both trajectories, and the statistics of many starts."""
     array = {key: np.asarray(value) for key, value in data.items()}
-    with plotting.look():
-        figure = plotting.blank(7.4, 6.6)
+    with plotting.drawing(7.4, 6.6) as figure:
         grid = figure.add_gridspec(2, 2, height_ratios=(1.4, 1.0))
         _relief(figure.add_subplot(grid[0, 0], projection="3d", computed_zorder=False), array)
         _map(figure, figure.add_subplot(grid[0, 1]), array)

@@ -63,8 +63,7 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
 
 def draw(data: FigureData) -> plotting.Figure:
     """The rate against the length on a log axis, with its interval; below it, how many seeds of how many."""
-    with plotting.look():
-        figure = plotting.blank(6.8, 4.4)
+    with plotting.drawing(6.8, 4.4) as figure:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 0.2))
         lengths = np.asarray(data["lengths"], dtype=float)
         claim = f"the paper: beyond {BEYOND} steps SGD-CR alone"

@@ -2,7 +2,7 @@
 
     relative_l = ‖error of step T − l‖ / ‖error of step T‖          (`steadygrad.snapshots`)
 
-The median over seeds, and the range of all, for temporal order by the paper's own network (settings of `sweep.claims`).
+The median over seeds, and the range of all, for temporal order by the paper's own network (the grid `claims`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,16 @@ def curves(records: Iterable[Mapping[str, Any]], preset: str) -> dict[str, Curve
         flow, of_lag = record["flow"], found.setdefault(record["algorithm"], {})
         for index, norm in enumerate(flow["norms"]):
             of_lag.setdefault(index * flow["stride"], []).append(math.inf if norm is None else norm)
-    return {algorithm: _curve(of_lag) for algorithm, of_lag in found.items()}
-
-
-def _curve(of_lag: Mapping[int, list[float]]) -> Curve:
-    lags = sorted(of_lag)
-    middle, least, most = ([fold(of_lag[lag]) for lag in lags] for fold in (median, min, max))
-    return lags, middle, least, most
+    made: dict[str, Curve] = {}
+    for algorithm, of_lag in found.items():
+        middle, least, most = ([fold(of_lag[lag]) for lag in sorted(of_lag)] for fold in (median, min, max))
+        made[algorithm] = sorted(of_lag), middle, least, most
+    return made
 
 
 def draw(found: Mapping[str, Curve]) -> plotting.Figure:
     """The norms on a logarithmic axis against the steps back from the end, with Ω and without."""
-    with plotting.look():
-        figure = plotting.blank(4.6, 2.9)
+    with plotting.drawing(4.6, 2.9) as figure:
         axes = figure.subplots()
         for algorithm, (label, color, line) in LINES.items():
             if algorithm not in found:

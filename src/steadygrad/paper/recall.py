@@ -91,8 +91,7 @@ def draw(found: Iterable[Row]) -> plotting.Figure:
     """The share of seeds that succeed against the delay, with Ω and without, a panel for each network."""
     found = [row for row in found if row.problem == "recall"]
     names = [name for name in NETWORKS if any(row.network == name for row in found)]
-    with plotting.look():
-        figure = plotting.blank(2.3 * len(names) + 0.6, 2.7)
+    with plotting.drawing(2.3 * len(names) + 0.6, 2.7) as figure:
         panels = np.atleast_1d(figure.subplots(1, len(names), sharex=True, sharey=True))
         for axes, name in zip(panels, names, strict=True):
             _panel(axes, [row for row in found if row.network == name], sorted({row.delay for row in found}))

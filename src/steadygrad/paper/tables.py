@@ -85,15 +85,19 @@ class Row:
     found: Mapping[str, Found]
 
     @property
+    def tested(self) -> dict[str, float | None]:
+        """The figure on the test split, by the algorithm's label; None where one is missing."""
+        return {name: self.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
+
+    @property
     def order(self) -> bool | None:
         """Whether SGD > SGD+C > SGD+CR on the test split; None where one of them is missing."""
-        return _falls([self.found[algorithm].figure("test") for algorithm in ALGORITHMS])
+        return _falls([*self.tested.values()])
 
     @property
     def alike(self) -> list[tuple[str, str]]:
         """Neighbours in that order whose figures are not told apart."""
-        tested = {name: self.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
-        known = [(name, value) for name, value in tested.items() if value is not None]
+        known = [(name, value) for name, value in self.tested.items() if value is not None]
         return [(one, two) for (one, a), (two, b) in pairwise(known) if abs(a - b) < TOLD_APART]
 
     @property

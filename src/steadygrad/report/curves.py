@@ -52,8 +52,7 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> plotting.Figure:
     """Six panels of one run: `seen` is of `metrics`, `score` what a data set's `train` and `valid` are measured in."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    with plotting.look():
-        figure = plotting.blank(7.4, 4.2)
+    with plotting.drawing(7.4, 4.2) as figure:
         panels = figure.subplots(2, ACROSS, sharex=True)
         measured = [name for name in PANELS if name in seen]
         for axes, name in zip(panels.flat, measured, strict=True):
@@ -86,8 +85,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> plotting.F
     titles = list(dict.fromkeys(title for title, _, _ in runs))
     across = min(ACROSS, len(titles))
     down = -(-len(titles) // across)
-    with plotting.look():
-        figure = plotting.blank(7.4 if across > 1 else 5.0, 0.5 + 2.0 * down)
+    with plotting.drawing(7.4 if across > 1 else 5.0, 0.5 + 2.0 * down) as figure:
         panels = figure.subplots(down, across, squeeze=False)
         for axes in panels.flat[len(titles) :]:
             axes.set_axis_off()

@@ -107,14 +107,11 @@ def of_sweep(directory: Path) -> Page:
 def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
     """The page of what `steadygrad reproduce` swept: 'fig7', 'tasks', 'comparison', 'table1' or 'table2'."""
     solved = f"{sum(map(_solved, records))} of {len(records)} runs solved their task."
-    title, lead, claim = "The pathological tasks", solved, ""
-    if what == "fig7":
-        title, lead, claim = fig7.TITLE, measured(records), fig7.CLAIM
-    elif what == "comparison":
-        title, claim = comparison.TITLE, comparison.CLAIM
-    elif what in TABLES:
-        title, claim = TABLES[what].title, TABLES[what].claim
-        lead = f"Figures are {TABLES[what].figures}; lower is better."
+    heads = {"tasks": ("The pathological tasks", solved, ""), "fig7": (fig7.TITLE, measured(records), fig7.CLAIM)}
+    heads["comparison"] = comparison.TITLE, solved, comparison.CLAIM
+    for name, table in TABLES.items():
+        heads[name] = table.title, f"Figures are {table.figures}; lower is better.", table.claim
+    title, lead, claim = heads[what]
     page = Page(title, lead)
     if claim:
         page.text(f"The paper: {claim}")

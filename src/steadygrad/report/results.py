@@ -190,11 +190,6 @@ def _printed(table: PaperTable, found: Sequence[Record]) -> str:
     return f"## {table.title}\n\nThe paper: {table.claim}\n\n{made}"
 
 
-def stale(folder: Path, page: Path) -> bool:
-    """Whether `page` is not what the records in `folder` give; a page that is not there is stale."""
-    return not page.is_file() or page.read_text(encoding="utf-8") != render(folder)
-
-
 def not_run(command: str) -> str:
     """What stands in place of a table without records."""
     return f"Not run yet: `steadygrad {command} --records results`\n"

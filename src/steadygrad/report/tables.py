@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
@@ -61,31 +61,37 @@ def longest(records: Sequence[Record]) -> Table:
 def recall(records: Sequence[Record]) -> Table:
     """The study of Ω for gated cells: a line for each problem, network and delay, a column for each method."""
     found = study.rows(records)
-    columns = [name for name in study.METHODS if any(row.method == name for row in found)]
-    lines: dict[tuple[str, str, int], dict[str, str]] = {}
+    entries = {}
     for row in found:
-        place = (row.problem, study.NETWORKS[row.network], row.delay)
         after = percent(row.error) + " wrong" if row.updates is None else f"{row.updates:,.0f}"
-        lines.setdefault(place, {})[row.method] = f"{row.success} ({after})"
-    body = [
-        [problem, network, f"{delay:,}", *(by.get(name, NOTHING) for name in columns)]
-        for (problem, network, delay), by in lines.items()
-    ]
-    return Table(["problem", "network", "steps", *(study.METHODS[name] for name in columns)], body, text=2)
+        place = row.problem, study.NETWORKS[row.network], f"{row.delay:,}"
+        entries[place, row.method] = f"{row.success} ({after})"
+    used = {row.method for row in found}
+    across = {name: label for name, label in study.METHODS.items() if name in used}
+    return _crossed(["problem", "network", "steps"], across, entries, text=2)
 
 
 def comparison(records: Sequence[Record]) -> Table:
     """Every method on every problem: seeds that solved it, updates, minutes, horizon; or what is wrong in the end."""
     found = methods.rows(records)
-    across = methods.columns(found)
-    lines: dict[str, dict[tuple[str, int], str]] = {}
+    entries = {}
     for row in found:
         took = f"{percent(row.error)} wrong"
         if row.updates is not None and row.minutes is not None:
             took = f"{row.updates:,.0f} in {minutes(60 * row.minutes)} min"
-        lines.setdefault(row.method, {})[row.problem, row.length] = f"{row.success}, {took}, {row.horizon:.0f} back"
-    body = [[methods.METHODS[name].label, *(by.get(at, NOTHING) for at in across)] for name, by in lines.items()]
-    return Table(["method", *(f"{problem}, {length}" for problem, length in across)], body, text=1)
+        place, column = (methods.METHODS[row.method].label,), (row.problem, row.length)
+        entries[place, column] = f"{row.success}, {took}, {row.horizon:.0f} back"
+    across = {column: f"{column[0]}, {column[1]}" for column in methods.columns(found)}
+    return _crossed(["method"], across, entries)
+
+
+def _crossed(
+    header: list[str], across: Mapping[Any, str], entries: Mapping[tuple[tuple[str, ...], Any], str], text: int = 1
+) -> Table:
+    """A line for each place and a column for each of `across`; `entries` are by place and column."""
+    places = dict.fromkeys(place for place, _ in entries)
+    body = [[*place, *(entries.get((place, column), NOTHING) for column in across)] for place in places]
+    return Table([*header, *across.values()], body, text)
 
 
 def gated_text(records: Sequence[Record]) -> Table:
@@ -243,11 +249,10 @@ def sentences(table: PaperTable, records: Sequence[Record]) -> list[str]:
 
 
 def _order(row: printed.Row) -> str:
-    tested = {name: row.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
-    missing = [name for name, value in tested.items() if value is None]
+    missing = [name for name, value in row.tested.items() if value is None]
     if missing:
         return f"the order SGD > SGD+C > SGD+CR can't be told without {' and '.join(missing)}."
-    values = ", ".join(f"{name} {value:.3f}" for name, value in tested.items())
+    values = ", ".join(f"{name} {value:.3f}" for name, value in row.tested.items())
     seeds = row.order_by_seed
     count = f"; seed by seed in {sum(seeds)} of {len(seeds)}" if len(seeds) > 1 else ""
     verb = "holds" if row.order else "does not hold"
@@ -257,8 +262,7 @@ def _order(row: printed.Row) -> str:
 
 def _against(row: printed.Row) -> str:
     parts: list[str] = []
-    for algorithm, name in ALGORITHMS.items():
-        ours, papers = row.found[algorithm].figure("test"), row.printed.figure(algorithm, "test")
+    for (name, ours), papers in zip(row.tested.items(), row.printed.test, strict=True):
         if ours is not None and papers is not None:
             parts.append(f"{name} {100 * (ours / papers - 1):+.1f} %".replace("-", "−"))
     return f" Against the paper's test figures: {', '.join(parts)}." if parts else ""

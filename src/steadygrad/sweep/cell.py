@@ -74,8 +74,7 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
 
 def can_go_on(config: Config, result: Result) -> bool:
     """Whether the run stopped at a limit that is higher in the config now."""
-    reached = result.total_updates if config.limit == "max_updates" else result.epochs or 0
-    return result.reason == config.limit and reached < getattr(config, config.limit)
+    return result.reason == config.limit and result.reached(config.limit) < getattr(config, config.limit)
 
 
 def can_grow(there: Config, asked: Config) -> bool:

@@ -15,27 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steadygrad.checks import one_of, whole
+from steadygrad.checks import whole
 from steadygrad.experiments import Config, ConfigError, preset
 from steadygrad.experiments import problem as problems_
-from steadygrad.experiments.config import ALGORITHMS, DRAWN, TEXTS
+from steadygrad.experiments.config import DRAWN, TEXTS
 from steadygrad.experiments.presets import OF_CURRICULUM, unread, without
 
 NAMED = (
-    *(
-        "longest",
-        "optimizer",
-        "lr",
-        "threshold",
-        "alpha",
-        "omega",
-        "radius",
-        "input_scaling",
-        "per",
-        "clip_error",
-        "noise",
-    ),
-    *("l1", "l2", "truncate", "teacher_forcing", "damping", "structural"),
+    *("longest", "optimizer", "lr", "threshold", "alpha", "omega", "radius", "input_scaling", "per", "clip_error"),
+    *("noise", "l1", "l2", "truncate", "teacher_forcing", "damping", "structural"),
 )
 """Settings that an id names where they are not the preset's, so that cells that differ in them can share a folder and a file of
 records. Limits are not among them: a cell goes on to a higher limit under its own id."""
@@ -106,8 +94,6 @@ class Grid:
         >>> [cell.id for cell in grid.cells]
         ['nottingham_sgd-cr_paper_seed1']
         """
-        for algorithm in algorithms:
-            one_of("algorithm", algorithm, ALGORITHMS)
         test = tuple(whole("test_lengths", length) for length in test_lengths)
         cells, faults, unused = list[Cell](), dict[str, None](), dict.fromkeys(overrides)
         named = [problems_.name_of(problem) for problem in problems]

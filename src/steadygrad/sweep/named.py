@@ -7,7 +7,7 @@ ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), 
 longest    how long a sequence `steady` can learn: 50 to L steps, tested at L and 2 L (memorization: L alone)
 table1     music: Piano-midi.de, Nottingham, MuseData by SGD, SGD-C and SGD-CR     (Table 1)
 table2     Penn Treebank characters, the next and the fifth ahead, likewise        (Table 2)
-claims     section 4 by the paper's own tanh network, with Ω and without: `proceedings`, `tanh`, `paper` (claims.py)
+claims     section 4 by the paper's own tanh network, with Ω and without, the most important part first
 recall     Ω for gated cells: the first token recalled after a delay, by RNN, GRU and LSTM, with Ω, without, and from initial
            gates that begin open; temporal order and addition by GRU and LSTM               (no part of the paper)
 tuning     eight trials of each method that the paper discusses and each of its own (comparison.py)
@@ -24,53 +24,87 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steadygrad.checks import one_of, whole
 from steadygrad.experiments.config import TASKS as ALL_TASKS
-from steadygrad.sweep import claims, comparison
-from steadygrad.sweep.grid import Grid
+from steadygrad.sweep import comparison
+from steadygrad.sweep.grid import Cell, Grid
 
 PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")  # recall is not the paper's
-RANGE, BEYOND = (50, 200), (250, 300, 400)
-"""The lengths of the paper's single models, and those at which they are tested."""
+ORDER = ("temporal-order",)
 Settings = Mapping[str, Any]
 Seeds = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
-class Budget:
-    """The size of a grid."""
+class Part:
+    """Cells of a grid: under every preset every problem, by every length, algorithm and seed."""
 
+    problems: Sequence[str]
     seeds: int  # 1 … seeds
     settings: Settings = field(default_factory=dict)  # fields of `Config` in place of the preset's
     presets: Sequence[str] = ("steady",)
-    lengths: Sequence[int] = ()  # of Fig. 7, of memorization (a model for each), the longest of each model of `LONGEST`
-    tasks: Sequence[str] = PAPERS_TASKS
-    ablations: Sequence[str] = ("sgd", "sgd-c", "sgd-r")  # beside SGD-CR under `steady`
-    permutation_seeds: int = 0  # of random permutation, which the paper solved in 1 trial of 8, if more than `seeds`
-    of: Mapping[str, Settings] = field(default_factory=dict)  # settings of 'paper' alone, or of the 'ablation'
-    fewer: Mapping[str, int] = field(default_factory=dict)  # seeds of either: what solves nothing runs longest
-    epochs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # of data sets, by preset and problem
+    algorithms: Sequence[str] = ("sgd-cr",)
+    lengths: Sequence[tuple[int, int]] | None = None
+    test_lengths: Sequence[int] = ()
+    memorization: Sequence[tuple[int, int]] = ()  # its own lengths, if any: a model for each, and no tests beyond it
+    aheads: Sequence[int] | None = None
+    of: Mapping[Any, Settings] = field(default_factory=dict)  # more settings of a preset, or of (preset, problem)
+    seeds_of: Mapping[str, int] = field(default_factory=dict)  # in place of `seeds`, of a preset or else a problem
+
+    def cells(self, name: str, seeds: Seeds, overrides: Settings) -> list[Cell]:
+        """Those of the first seed first."""
+        found: list[Cell] = []
+        for preset, problem in itertools.product(self.presets, self.problems):
+            number = self.seeds_of.get(preset, self.seeds_of.get(problem, self.seeds))
+            axes: dict[str, Any] = {"lengths": self.lengths, "test_lengths": self.test_lengths, "aheads": self.aheads}
+            if self.memorization and problem.startswith("memorization"):
+                axes = {"lengths": self.memorization}
+            axes |= {"presets": [preset], "algorithms": self.algorithms, "seeds": _seeds(seeds, number)}
+            usual = {**self.settings, **self.of.get(preset, {}), **self.of.get((preset, problem), {})}
+            found += Grid.product(name, problems=[problem], usual=usual, **axes, **overrides).cells
+        return sorted(found, key=_seed)
 
 
-BOTH = ("paper", "steady")
-EVERY_LENGTH, MEMORIZATION = (10, 20, 50, 100, 150, 200), (50, 100, 150, 200)
-FIG7: dict[str, Budget] = {
-    "demo": Budget(3, {"max_updates": 16_000}, ("fig7",), lengths=(10, 20, 50)),
-    "minutes": Budget(3, {"max_updates": 40_000}, ("fig7",), lengths=EVERY_LENGTH),
-    "hours": Budget(5, {"max_updates": 150_000}, ("fig7",), lengths=EVERY_LENGTH),
-    "full": Budget(50, {"max_updates": 5_000_000}, ("paper",), lengths=EVERY_LENGTH),
+def _each(*lengths: int) -> list[tuple[int, int]]:
+    return [(length, length) for length in lengths]
+
+
+def _up_to(longest: int) -> dict[str, Any]:
+    return {"lengths": [(50, longest)], "test_lengths": (longest, 2 * longest)}
+
+
+ALGORITHMS, BOTH = ("sgd", "sgd-c", "sgd-cr"), ("paper", "steady")
+EVERY_LENGTH = _each(10, 20, 50, 100, 150, 200)
+STOP: Settings = {"after_success": "stop"}
+FIG7 = {
+    "demo": [Part(ORDER, 3, {**STOP, "max_updates": 16_000}, ("fig7",), ALGORITHMS, _each(10, 20, 50))],
+    "minutes": [Part(ORDER, 3, {**STOP, "max_updates": 40_000}, ("fig7",), ALGORITHMS, EVERY_LENGTH)],
+    "hours": [Part(ORDER, 5, {**STOP, "max_updates": 150_000}, ("fig7",), ALGORITHMS, EVERY_LENGTH)],
+    "full": [Part(ORDER, 50, {**STOP, "max_updates": 5_000_000}, ("paper",), ALGORITHMS, EVERY_LENGTH)],
 }
-# As many updates as `steady` has for its slowest task.
-SHORTER: dict[str, Settings] = {"paper": {"max_updates": 30_000}, "ablation": {"max_updates": 30_000}}
-FEW_TASKS, FEWER = ("temporal-order", "addition", "memorization-5bit"), {"paper": 1, "ablation": 3}
-WITHOUT_ONE = ("sgd-c", "sgd-r")
-TASKS: dict[str, Budget] = {
-    "minutes": Budget(1, lengths=(50,), tasks=FEW_TASKS, ablations=("sgd-c",), of=SHORTER),
-    "hours": Budget(5, {}, BOTH, MEMORIZATION, ablations=WITHOUT_ONE, permutation_seeds=8, of=SHORTER, fewer=FEWER),
-    "full": Budget(50, {"max_updates": 5_000_000}, BOTH, MEMORIZATION),
+SMOKE = [Part(ORDER, 2, {**STOP, "max_updates": 1500, "check_every": 500}, ("steady",), ALGORITHMS, _each(10), (11,))]
+
+MEMORIZATION = ("memorization-5bit", "memorization-20bit")
+FEW_TASKS = ("temporal-order", "addition", "memorization-5bit")
+SHORTER: Settings = {"max_updates": 30_000}  # as many as `steady` has for its slowest task
+FULL: Settings = {"max_updates": 5_000_000}
+PERMUTATION = {"random-permutation": 8}  # seeds: the paper solved it in 1 trial of 8
+SINGLE: dict[str, Any] = {"lengths": [(50, 200)], "test_lengths": (250, 300, 400)}  # of the paper's single models
+FEW_LENGTHS = {**SINGLE, "memorization": _each(50)}
+LENGTHS = {**SINGLE, "memorization": _each(50, 100, 150, 200)}
+FEWER: dict[str, Any] = {"of": {"paper": SHORTER}, "seeds_of": {"paper": 1, **PERMUTATION}}
+TASKS = {
+    "minutes": [Part(FEW_TASKS, 1, **FEW_LENGTHS, of={"paper": SHORTER})],
+    "hours": [Part((task,), 5, presets=BOTH, **LENGTHS, **FEWER) for task in PAPERS_TASKS],
+    "full": [Part((task,), 50, FULL, BOTH, **LENGTHS) for task in PAPERS_TASKS],
+}
+ABLATION = {
+    "minutes": [Part(FEW_TASKS, 1, SHORTER, algorithms=("sgd-c",), **FEW_LENGTHS)],
+    "hours": [Part(PAPERS_TASKS, 3, SHORTER, algorithms=("sgd-c", "sgd-r"), **LENGTHS)],
+    "full": [Part(PAPERS_TASKS, 50, FULL, algorithms=("sgd", "sgd-c", "sgd-r"), **LENGTHS)],
 }
 
 FINE: Settings = {
@@ -88,29 +122,59 @@ REACH: Settings = {**FINE, "success": 0.01}  # as far as the paper's own success
 EXACT: Settings = {**FINE, "lr_schedule": "1/length", "alpha": 0.1}
 """What sums and products need: Ω keeps them from the exact numbers, and a rate that falls further stops before them.
 The longest err only some four times as often as all: 0.1 to 0.25 % will do."""
-ORDER = ("temporal-order",)
-LONGEST: dict[str, Sequence[Budget]] = {
-    "minutes": [Budget(1, FINE, lengths=(500,), tasks=ORDER)],
+LONGEST = {
+    "minutes": [Part(ORDER, 1, FINE, **_up_to(500))],
     "hours": [
-        Budget(3, FINE, lengths=(1000, 2000), tasks=ORDER),
-        Budget(3, REACH, lengths=(5000,), tasks=ORDER),
-        Budget(3, FINE, lengths=(1000,), tasks=("temporal-order-3bit", "random-permutation")),
-        Budget(3, {**EXACT, "success": 0.001}, lengths=(1000,), tasks=("addition",)),
-        Budget(3, {**EXACT, "success": 0.0025}, lengths=(500,), tasks=("multiplication",)),
-        Budget(3, {}, lengths=(1000,), tasks=("memorization-5bit", "memorization-20bit")),
+        Part(ORDER, 3, FINE, **_up_to(1000)),
+        Part(ORDER, 3, FINE, **_up_to(2000)),
+        Part(ORDER, 3, REACH, **_up_to(5000)),
+        Part(("temporal-order-3bit", "random-permutation"), 3, FINE, **_up_to(1000)),
+        Part(("addition",), 3, {**EXACT, "success": 0.001}, **_up_to(1000)),
+        Part(("multiplication",), 3, {**EXACT, "success": 0.0025}, **_up_to(500)),
+        Part(MEMORIZATION, 3, lengths=_each(1000), test_lengths=(1000,)),
     ],
 }
 MUSIC = ("piano-midi", "nottingham", "musedata")
-TABLE1: dict[str, Budget] = {
-    "minutes": Budget(1, epochs={"steady": dict(zip(MUSIC, (40, 30, 18), strict=True))}),
-    "hours": Budget(1, presets=BOTH, epochs={"paper": dict(zip(MUSIC, (50, 25, 15), strict=True))}),
-    "full": Budget(3, presets=BOTH, epochs={"paper": dict.fromkeys(MUSIC, 500)}),
+
+
+def _epochs(preset: str, *epochs: int) -> dict[Any, Settings]:
+    return {(preset, name): {"epochs": number} for name, number in zip(MUSIC, epochs, strict=True)}
+
+
+TABLE1 = {
+    "minutes": [Part(MUSIC, 1, algorithms=ALGORITHMS, of=_epochs("steady", 40, 30, 18))],
+    "hours": [Part(MUSIC, 1, presets=BOTH, algorithms=ALGORITHMS, of=_epochs("paper", 50, 25, 15))],
+    "full": [Part(MUSIC, 3, presets=BOTH, algorithms=ALGORITHMS, of=_epochs("paper", 500, 500, 500))],
 }
-TABLE2: dict[str, Budget] = {
-    "minutes": Budget(1, epochs={"steady": {"ptb": 1}}),
-    "hours": Budget(1, presets=BOTH, epochs={"paper": {"ptb": 1}}),
-    "full": Budget(3, presets=BOTH),
+TEXT: dict[str, Any] = {"problems": ("ptb",), "algorithms": ALGORITHMS, "aheads": (1, 5)}
+TABLE2 = {
+    "minutes": [Part(seeds=1, **TEXT, of={"steady": {"epochs": 1}})],
+    "hours": [Part(seeds=1, presets=BOTH, **TEXT, of={"paper": {"epochs": 1}})],
+    "full": [Part(seeds=3, presets=BOTH, **TEXT)],
 }
+
+OTHERS = ("addition", "multiplication", "temporal-order-3bit", "random-permutation", *MEMORIZATION)
+FURTHER: dict[str, Any] = {"test_lengths": (250, 400, 500, 1000, 2000, 3000, 5000)}  # as the final edition tests
+OF_CLAIMS: dict[str, Any] = {"lengths": [(50, 200)], **FURTHER, "memorization": _each(50, 200)}
+HOURS = [
+    Part(ORDER, 5, {"max_updates": 1_000_000}, ("proceedings", "tanh"), **OF_CLAIMS),
+    Part(ORDER, 5, {"max_updates": 200_000}, ("tanh",), ("sgd-c", "sgd-r"), **OF_CLAIMS),
+    *(Part((task,), 5, {"max_updates": 300_000}, ("tanh",), **OF_CLAIMS, seeds_of=PERMUTATION) for task in OTHERS),
+    *(Part((task,), 3, {"max_updates": 100_000}, ("tanh",), ("sgd-c",), **OF_CLAIMS) for task in OTHERS),
+    *(
+        Part(ORDER, 3, {"max_updates": 1_000_000}, ("tanh",), lengths=[(50, longest)], **FURTHER)
+        for longest in (1000, 2000, 5000)
+    ),
+    *(Part((task,), 3, {"max_updates": 300_000}, ("proceedings",), **OF_CLAIMS) for task in OTHERS),
+    *(Part((task,), 3, {"max_updates": 1_000_000}, ("paper",), **OF_CLAIMS) for task in ("temporal-order", "addition")),
+]
+"""The claims, the most important first. What solves nothing costs most, so each part has its own limit of updates."""
+CLAIMS = {
+    "minutes": [Part(ORDER, 1, {"max_updates": 60_000}, ("tanh",), ("sgd-c", "sgd-cr"), **OF_CLAIMS)],
+    "hours": HOURS,
+    "full": [replace(part, settings=FULL) for part in HOURS],
+}
+
 NETWORKS = ("rnn", "gru", "lstm")
 OF_RECALL: Settings = {
     "curriculum": None,
@@ -130,11 +194,22 @@ CHOSEN = {
     ("addition", 200, "gru"): 0.1,
 }
 """Where another of the four was best on seed 101: solved soonest, else the least error."""
-RECALL: dict[str, Budget] = {
-    "minutes": Budget(1, OF_RECALL, lengths=(50,), tasks=()),
-    "hours": Budget(5, OF_RECALL, lengths=(50, 200, 1000), tasks=("temporal-order", "addition"), fewer={"others": 3}),
+
+
+@dataclass(frozen=True)
+class RecallSize:
+    """How large a budget makes `recall`; `few` are the seeds of what is beside Ω and nothing."""
+
+    seeds: int
+    few: int
+    lengths: Sequence[int]
+    tasks: Sequence[str] = ()
+
+
+RECALL = {
+    "minutes": RecallSize(1, 1, (50,)),
+    "hours": RecallSize(5, 3, (50, 200, 1000), ("temporal-order", "addition")),
 }
-SMOKE = {"minutes": Budget(2, {"max_updates": 1500, "check_every": 500, "after_success": "stop"}, lengths=(10,))}
 
 
 def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **overrides: Any) -> Grid:
@@ -144,7 +219,7 @@ def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **override
         name: of `GRIDS`.
         budget: 'demo' (fig7), 'minutes', 'hours' or 'full'; by default 'minutes', of longest 'hours'.
         seeds: how many (1 … seeds) or which, in place of the budget's.
-        **overrides: `presets` (fig7: `preset`), `tuned` (comparison: settings by method), or fields of `Config`.
+        **overrides: `presets`, `tuned` (comparison: settings by method), or fields of `Config`.
 
     >>> len(get("fig7", "hours").cells)
     90
@@ -158,64 +233,23 @@ def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **override
     return make(name, size, seeds, overrides)
 
 
-def _by_length(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    more: dict[str, Any] = {"presets": [overrides.pop("preset", size.presets[0])]}
-    more |= {"test_lengths": (11,)} if name == "smoke" else {}
-    lengths, usual = [(length, length) for length in size.lengths], {**size.settings, "after_success": "stop"}
-    return Grid.product(name, lengths=lengths, seeds=_seeds(seeds, size.seeds), usual=usual, **more, **overrides)
+def _of_parts(name: str, parts: Sequence[Part], seeds: Seeds, overrides: dict[str, Any]) -> Grid:
+    presets = overrides.pop("presets", None)
+    asked = parts if presets is None else [replace(part, presets=presets) for part in parts]
+    cells = [cell for part in asked for cell in part.cells(name, seeds, overrides)]
+    return Grid(name, tuple(cells if name == "claims" else sorted(cells, key=_seed)))
 
 
-def _by_task(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    ablation = name == "ablation"
-    presets = ("steady",) if ablation else overrides.pop("presets", size.presets)
-    grids = []
-    for task, preset in itertools.product(size.tasks, presets):
-        part = "ablation" if ablation else preset
-        number = max(size.permutation_seeds, size.seeds) if task == "random-permutation" else size.seeds
-        axes: dict[str, Any] = {"algorithms": size.ablations if ablation else ("sgd-cr",), "presets": [preset]}
-        axes["seeds"] = _seeds(seeds, min(number, size.fewer.get(part, number)))
-        if task.startswith("memorization"):  # a model for each length, and none for lengths beyond it
-            axes["lengths"] = [(length, length) for length in size.lengths]
-        else:
-            axes |= {"lengths": [RANGE], "test_lengths": BEYOND}
-        usual = {**size.settings, **size.of.get(part, {})}
-        grids.append(Grid.product(name, problems=[task], usual=usual, **axes, **overrides))
-    return _joined(name, grids)
-
-
-def _longest(name: str, sizes: Sequence[Budget], seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    grids = []
-    for size in sizes:
-        axes = {"algorithms": ["sgd-cr"], "presets": size.presets, "seeds": _seeds(seeds, size.seeds)}
-        for task, length in itertools.product(size.tasks, size.lengths):
-            low, tests = (length, (length,)) if task.startswith("memorization") else (RANGE[0], (length, 2 * length))
-            own = {"problems": [task], "lengths": [(low, length)], "test_lengths": tests}
-            grids.append(Grid.product(name, **axes, **own, usual=size.settings, **overrides))
-    return _joined(name, grids)
-
-
-def _of_data(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    presets = overrides.pop("presets", size.presets)
-    problems, aheads = (MUSIC, None) if name == "table1" else (("ptb",), (1, 5))
-    grids = []
-    for preset, problem in itertools.product(presets, problems):
-        epochs = size.epochs.get(preset, {}).get(problem)
-        axes = {"problems": [problem], "presets": [preset], "seeds": _seeds(seeds, size.seeds)}
-        usual = {} if epochs is None else {"epochs": epochs}
-        grids.append(Grid.product(name, **axes, aheads=aheads, usual=usual, **overrides))
-    return _joined(name, grids)
-
-
-def _recall(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    all_seeds, few = _seeds(seeds, size.seeds), _seeds(seeds, min(size.seeds, size.fewer.get("others", size.seeds)))
-    grids = []
+def _recall(name: str, size: RecallSize, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
+    all_seeds, few = _seeds(seeds, size.seeds), _seeds(seeds, size.few)
+    cells: list[Cell] = []
 
     def add(network: str, length: int, seeds: Sequence[int], problem: str = "recall", **more: Any) -> None:
         own = {"problems": [problem], "lengths": [(length, length)], "seeds": seeds, "presets": ["steady"]}
         more = {"algorithms": ("sgd-c", "sgd-cr"), **more, **overrides}
         if "sgd-cr" not in more["algorithms"]:
             more.pop("alpha", None)
-        grids.append(Grid.product(name, **own, usual={**size.settings, "network": network}, **more))
+        cells.extend(Grid.product(name, **own, usual={**OF_RECALL, "network": network}, **more).cells)
 
     for length, network in itertools.product(size.lengths, NETWORKS):
         plain: Settings = {"inits": ["uniform"], "nonlinearity": "tanh"} if network == "rnn" else {}
@@ -230,31 +264,29 @@ def _recall(name: str, size: Budget, seeds: Seeds, overrides: dict[str, Any]) ->
         add(network, length, few, inits=["chrono"], longest=length, algorithms=("sgd-c",))
         add(network, length, few, inits=["chrono"], longest=length // 10)
     for task, network in itertools.product(size.tasks, NETWORKS[1:]):
-        chosen = CHOSEN.get((task, RANGE[1], network))
-        add(network, RANGE[1], few, task, **({} if chosen is None else {"alpha": chosen}))
-    return _joined(name, grids)
+        chosen = CHOSEN.get((task, 200, network))
+        add(network, 200, few, task, **({} if chosen is None else {"alpha": chosen}))
+    return Grid(name, tuple(sorted(cells, key=_seed)))
 
 
 # By name: what makes the grid, and its budgets.
 GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
-    "fig7": (_by_length, FIG7),
-    "tasks": (_by_task, TASKS),
-    "ablation": (_by_task, TASKS),
-    "longest": (_longest, LONGEST),
-    "table1": (_of_data, TABLE1),
-    "table2": (_of_data, TABLE2),
-    "claims": (claims.claims, claims.BUDGETS),
+    "fig7": (_of_parts, FIG7),
+    "tasks": (_of_parts, TASKS),
+    "ablation": (_of_parts, ABLATION),
+    "longest": (_of_parts, LONGEST),
+    "table1": (_of_parts, TABLE1),
+    "table2": (_of_parts, TABLE2),
+    "claims": (_of_parts, CLAIMS),
     "recall": (_recall, RECALL),
     "tuning": (comparison.tuning, comparison.BUDGETS),
     "comparison": (comparison.comparison, comparison.BUDGETS),
-    "smoke": (_by_length, SMOKE),
+    "smoke": (_of_parts, {"minutes": SMOKE}),
 }
 
 
-def _joined(name: str, grids: Sequence[Grid]) -> Grid:
-    """All cells under one name, those of the first seed first."""
-    cells = [cell for grid in grids for cell in grid.cells]
-    return Grid(name, tuple(sorted(cells, key=lambda cell: cell.config.seed)))
+def _seed(cell: Cell) -> int:
+    return cell.config.seed
 
 
 def _seeds(asked: Seeds, usual: int) -> Sequence[int]:

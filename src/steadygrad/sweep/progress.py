@@ -57,10 +57,9 @@ def estimate(grid: Grid, directory: Path, workers: int) -> Estimate:
     known: dict[tuple[Any, ...], float] = {}
     for cell in grid.cells:
         result = Result.read(Path(directory) / cell.id)
-        if result is not None and cell.config.form == DRAWN and result.total_updates > UPDATES["drawn"]:
-            known[_shape(cell.config)] = result.total_seconds / result.total_updates
-        elif result is not None and result.epochs:
-            known[_shape(cell.config)] = result.total_seconds / result.epochs
+        least = UPDATES["drawn"] if cell.config.form == DRAWN else 0
+        if result is not None and (done := result.reached(cell.config.limit)) > least:
+            known[_shape(cell.config)] = result.total_seconds / done
     seconds: dict[str, float] = {}
     for cell in grid.cells:
         if finished(cell, Path(directory) / cell.id) is None:
