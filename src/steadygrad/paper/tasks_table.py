@@ -41,6 +41,9 @@ class Row:
     failed: int = 0  # how many cells have no result
     limit: int = 0  # the updates after which the others gave up
     allowed: float = SUCCESS  # the share that may be wrong where a run counts as solved; of several, the largest
+    within: SuccessRate = field(
+        default_factory=lambda: SuccessRate(0, 0)
+    )  # the seeds whose best weights err in at most 1 %
 
     @property
     def label(self) -> str:
@@ -69,4 +72,5 @@ def _row(key: Key, records: list[Mapping[str, Any]]) -> Row:
     gave_up = max((r["result"]["updates"] for r in ended if not r["result"]["solved"]), default=0)
     allowed = max(record.get("config", {}).get("success", SUCCESS) for record in records)
     found = until_success([record["result"] for record in ended])
-    return Row(*key, *found, errors, len(records) - len(ended), gave_up, allowed)
+    within = SuccessRate.of(record["result"].get("error", 1.0) <= SUCCESS for record in ended)
+    return Row(*key, *found, errors, len(records) - len(ended), gave_up, allowed, within)

@@ -63,8 +63,10 @@ def tanh(folder: Path) -> Table:
         if row.problem == ORDER and row.preset in OWN_NETWORK and row.length[1] == LONGEST and row.algorithm in methods:
             errors = [tables.median_error(row.errors.get(length)) for length in (BEYOND, 5000)]
             none = f"none in {row.limit:,}"
-            body.append([f"`{row.preset}`", methods[row.algorithm], str(row.success), _updates(row, none), *errors])
-    return Table(["settings", "", "solved", "updates", f"error at {BEYOND}", "error at 5,000"], body, text=2)
+            solved = [str(row.within), str(row.success), _updates(row, none)]
+            body.append([f"`{row.preset}`", methods[row.algorithm], *solved, *errors])
+    header = ["settings", "", "at most 1 % wrong", "solved", "updates", f"error at {BEYOND}", "error at 5,000"]
+    return Table(header, body, text=2)
 
 
 def longest(folder: Path) -> Table:
