@@ -19,7 +19,7 @@ from typing import Any
 
 from steadygrad import tasks
 from steadygrad.experiments import preset
-from steadygrad.sweep.grid import Cell, Grid
+from steadygrad.sweep.grid import Cell, Grid, Seeds, chosen_seeds
 
 Settings = Mapping[str, Any]
 ORDER, ADDITION, MEMORIZATION = "temporal-order", "addition", "memorization-5bit"
@@ -94,41 +94,38 @@ METHODS: dict[str, Method] = {
 
 @dataclass(frozen=True)
 class Size:
-    """How large a budget makes the grids; no problems are all of them."""
+    """How large a budget makes the grids."""
 
     seeds: int
     seconds: float
     trial_seconds: float
-    problems: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    problems: Mapping[str, Sequence[int]]
 
 
-BUDGETS = {
-    "minutes": Size(1, 30.0, 4.0, {ORDER: (50,)}),
-    "hours": Size(3, 300.0, 180.0),
-}
+BUDGETS = {"minutes": Size(1, 30.0, 4.0, {ORDER: (50,)}), "hours": Size(3, 300.0, 180.0, EVERYWHERE)}
 
 
-def tuning(name: str, size: Size, seeds: Sequence[int] | int | None, overrides: dict[str, Any]) -> Grid:
+def tuning(name: str, size: Size, seeds: Seeds, overrides: Settings) -> Grid:
     """Eight trials of every method."""
-    chosen = seeds if isinstance(seeds, Sequence) else range(SEED, SEED + (seeds or 1))
     cells = [
-        _cell(method, next(iter(METHODS[method].problems)), BEGIN, seed, settings, size.trial_seconds, overrides, trial)
-        for seed, method in itertools.product(chosen, METHODS)
-        for trial, settings in enumerate(METHODS[method].candidates, 1)
+        _cell(f"{method}-trial{trial}", about, next(iter(about.problems)), BEGIN, seed, {**limit, **tried, **overrides})
+        for limit in ({"max_seconds": size.trial_seconds},)
+        for seed, (method, about) in itertools.product(chosen_seeds(seeds, 1, SEED), METHODS.items())
+        for trial, tried in enumerate(about.candidates, 1)
     ]
     return Grid(name, tuple(cells))
 
 
-def comparison(name: str, size: Size, seeds: Sequence[int] | int | None, overrides: dict[str, Any]) -> Grid:
+def comparison(name: str, size: Size, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
     """Every method on every problem that it can learn, with the settings `tuned`, by method; else its first candidate."""
     tuned: Mapping[str, Settings] = overrides.pop("tuned", {})
-    chosen = seeds if isinstance(seeds, Sequence) else range(1, (seeds or size.seeds) + 1)
     cells = [
-        _cell(method, problem, length, seed, tuned.get(method, about.candidates[0]), size.seconds, overrides)
-        for seed, (method, about) in itertools.product(chosen, METHODS.items())
+        _cell(method, about, problem, length, seed, {**limit, **tuned.get(method, about.candidates[0]), **overrides})
+        for limit in ({"max_seconds": size.seconds},)
+        for seed, (method, about) in itertools.product(chosen_seeds(seeds, size.seeds), METHODS.items())
         for problem, lengths in about.problems.items()
         for length in lengths
-        if not size.problems or length in size.problems.get(problem, ())
+        if length in size.problems.get(problem, ())
     ]
     return Grid(name, tuple(cells))
 
@@ -155,25 +152,14 @@ def best(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _cell(
-    name: str,
-    problem: str,
-    length: int,
-    seed: int,
-    tuned: Settings,
-    seconds: float,
-    overrides: Settings,
-    trial: int | None = None,
-) -> Cell:
-    about = METHODS[name]
-    settings: dict[str, Any] = {"max_seconds": seconds, "max_updates": 5_000_000, **about.settings, **tuned}
+def _cell(name: str, about: Method, problem: str, length: int, seed: int, settings: Settings) -> Cell:
+    own: dict[str, Any] = {"max_updates": 5_000_000, **about.settings}
     if length > BEGIN and about.settings.get("network") != "echo-state":
-        settings |= {**LONG.get(problem, {}), **about.growing}
+        own |= {**LONG.get(problem, {}), **about.growing}
     if about.parameters_of_rnn:
-        settings["hidden"] = lstm_units(problem)
-    config = preset(problem, about.algorithm, "fig7", length=(length, length), seed=seed, **{**settings, **overrides})
-    called = name if trial is None else f"{name}-trial{trial}"
-    return Cell(f"{problem}_{length}_{called}_seed{seed}", config, called)
+        own["hidden"] = lstm_units(problem)
+    config = preset(problem, about.algorithm, "fig7", length=(length, length), seed=seed, **{**own, **settings})
+    return Cell(f"{problem}_{length}_{name}_seed{seed}", config, name)
 
 
 def lstm_units(problem: str) -> int:

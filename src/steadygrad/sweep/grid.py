@@ -29,6 +29,7 @@ NAMED = (
 records. Limits are not among them: a cell goes on to a higher limit under its own id."""
 RECORDED: dict[str, dict[str, Any]] = {"recall": {"lr": 0.001, "alpha": 1.0}}
 """What ids leave out in place of the preset's: the records of recall were made with these before ids named them."""
+Seeds = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Grid:
         named = [problems_.name_of(problem) for problem in problems]
         axes = (seeds, named, presets, inits or [None], lengths or [None], aheads or [None], algorithms)
         for seed, problem, settings, init, length, ahead, algorithm in itertools.product(*axes):
-            fields = _fields(algorithm, length, {**(usual or {}), **overrides})
+            fields = read_by(algorithm, {**(usual or {}), **overrides}, length)
             unused = dict.fromkeys(field for field in unused if field not in fields)
             own = {"seed": seed, "init": init, "length": length, "ahead": ahead}
             fields |= {field: value for field, value in own.items() if value is not None}
@@ -107,7 +108,7 @@ class Grid:
                 config = preset(problem, algorithm, settings, **fields)
                 # what it would be without the overrides, to tell what the id has to name
                 asked = {field: fields[field] for field in ("path", "options", "length", "ahead") if field in fields}
-                asked = {**_fields(algorithm, length, dict(usual or {})), **asked}
+                asked = {**read_by(algorithm, usual or {}, length), **asked}
                 like = preset(problem, algorithm, settings, **asked)
             except ConfigError as found:
                 faults |= dict.fromkeys(found.faults)
@@ -136,16 +137,23 @@ def _name(config: Config, like: Config, settings: str, init: str | None) -> str:
     parts += [config.algorithm, settings]
     parts += [] if config.network == "rnn" else [config.network]
     parts += [init] if init else []
-    for field in _fields(config.algorithm, None, dict.fromkeys(NAMED)):
+    for field in read_by(config.algorithm, dict.fromkeys(NAMED)):
         value = getattr(config, field)
         if value != RECORDED.get(config.problem, {}).get(field, getattr(like, field)):
             parts.append(f"{field}-{value:g}" if isinstance(value, float) else f"{field}-{value}")
     return "_".join([*parts, f"seed{config.seed}"])
 
 
-def _fields(algorithm: str, length: tuple[int, int] | None, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Those of `overrides` that a run by `algorithm`, of this length, reads."""
-    start = overrides.get("curriculum")
+def read_by(algorithm: str, settings: Mapping[str, Any], length: tuple[int, int] | None = None) -> dict[str, Any]:
+    """Those of `settings` that a run by `algorithm`, of this length, reads."""
+    start = settings.get("curriculum")
     too_long = start is not None and length is not None and (start[0] >= length[0] or start[1] > length[1])
     absent = without(*unread(algorithm), (too_long, OF_CURRICULUM))
-    return {field: value for field, value in overrides.items() if field not in absent}
+    return {field: value for field, value in settings.items() if field not in absent}
+
+
+def chosen_seeds(asked: Seeds, usual: int, first: int = 1) -> Sequence[int]:
+    """The seeds that were asked for, by number or one by one; else so many as usual."""
+    if isinstance(asked, Sequence):
+        return asked
+    return range(first, first + (usual if asked is None else whole("seeds", asked)))

@@ -27,15 +27,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steadygrad.checks import one_of, whole
+from steadygrad.checks import one_of
 from steadygrad.experiments.config import TASKS as ALL_TASKS
 from steadygrad.sweep import comparison
-from steadygrad.sweep.grid import Cell, Grid
+from steadygrad.sweep.grid import Cell, Grid, Seeds, chosen_seeds, read_by
 
 PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")  # recall is not the paper's
 ORDER = ("temporal-order",)
 Settings = Mapping[str, Any]
-Seeds = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ class Part:
     test_lengths: Sequence[int] = ()
     memorization: Sequence[tuple[int, int]] = ()  # its own lengths, if any: a model for each, and no tests beyond it
     aheads: Sequence[int] | None = None
+    inits: Sequence[str] | None = None
+    named: Settings = field(default_factory=dict)  # settings that ids name
     of: Mapping[Any, Settings] = field(default_factory=dict)  # more settings of a preset, or of (preset, problem)
     seeds_of: Mapping[str, int] = field(default_factory=dict)  # in place of `seeds`, of a preset or else a problem
 
@@ -62,9 +63,10 @@ class Part:
             axes: dict[str, Any] = {"lengths": self.lengths, "test_lengths": self.test_lengths, "aheads": self.aheads}
             if self.memorization and problem.startswith("memorization"):
                 axes = {"lengths": self.memorization}
-            axes |= {"presets": [preset], "algorithms": self.algorithms, "seeds": _seeds(seeds, number)}
+            axes |= {"presets": [preset], "algorithms": self.algorithms, "inits": self.inits}
             usual = {**self.settings, **self.of.get(preset, {}), **self.of.get((preset, problem), {})}
-            found += Grid.product(name, problems=[problem], usual=usual, **axes, **overrides).cells
+            axes |= {"problems": [problem], "seeds": chosen_seeds(seeds, number), "usual": usual}
+            found += Grid.product(name, **axes, **{**self.named, **overrides}).cells
         return sorted(found, key=_seed)
 
 
@@ -196,20 +198,33 @@ CHOSEN = {
 """Where another of the four was best on seed 101: solved soonest, else the least error."""
 
 
-@dataclass(frozen=True)
-class RecallSize:
-    """How large a budget makes `recall`; `few` are the seeds of what is beside Ω and nothing."""
+def _recall(seeds: int, few: int, lengths: Sequence[int], tasks: Sequence[str] = ()) -> list[Part]:
+    """A budget of `recall`; `few` are the seeds of what is beside Ω and nothing."""
 
-    seeds: int
-    few: int
-    lengths: Sequence[int]
-    tasks: Sequence[str] = ()
+    def part(network: str, length: int, seeds: int, problem: str = "recall", **more: Any) -> Part:
+        settings = {**OF_RECALL, "network": network, **more.pop("settings", {})}
+        more = {"algorithms": ("sgd-c", "sgd-cr"), **more}
+        return Part((problem,), seeds, settings, lengths=_each(length), **more)
+
+    parts: list[Part] = []
+    for length, network in itertools.product(lengths, NETWORKS):
+        plain = {"inits": ["uniform"], "settings": {"nonlinearity": "tanh"}} if network == "rnn" else {}
+        parts.append(part(network, length, seeds, **plain))
+        if chosen := CHOSEN.get(("recall", length, network)):
+            parts.append(part(network, length, seeds, **plain, algorithms=("sgd-cr",), named={"alpha": chosen}))
+        if network == "lstm":
+            parts.append(part(network, length, few, inits=["remember"], algorithms=("sgd-c",)))
+        if network != "rnn":
+            told, tenth = {"longest": length}, {"longest": length // 10}
+            parts.append(part(network, length, few, inits=["chrono"], named=told, algorithms=("sgd-c",)))
+            parts.append(part(network, length, few, inits=["chrono"], named=tenth))
+    for task, network in itertools.product(tasks, NETWORKS[1:]):
+        chosen = CHOSEN.get((task, 200, network))
+        parts.append(part(network, 200, few, task, named={"alpha": chosen} if chosen else {}))
+    return parts
 
 
-RECALL = {
-    "minutes": RecallSize(1, 1, (50,)),
-    "hours": RecallSize(5, 3, (50, 200, 1000), ("temporal-order", "addition")),
-}
+RECALL = {"minutes": _recall(1, 1, (50,)), "hours": _recall(5, 3, (50, 200, 1000), ("temporal-order", "addition"))}
 
 
 def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **overrides: Any) -> Grid:
@@ -236,37 +251,16 @@ def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **override
 def _of_parts(name: str, parts: Sequence[Part], seeds: Seeds, overrides: dict[str, Any]) -> Grid:
     presets = overrides.pop("presets", None)
     asked = parts if presets is None else [replace(part, presets=presets) for part in parts]
-    cells = [cell for part in asked for cell in part.cells(name, seeds, overrides)]
-    return Grid(name, tuple(cells if name == "claims" else sorted(cells, key=_seed)))
-
-
-def _recall(name: str, size: RecallSize, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
-    all_seeds, few = _seeds(seeds, size.seeds), _seeds(seeds, size.few)
-    cells: list[Cell] = []
-
-    def add(network: str, length: int, seeds: Sequence[int], problem: str = "recall", **more: Any) -> None:
-        own = {"problems": [problem], "lengths": [(length, length)], "seeds": seeds, "presets": ["steady"]}
-        more = {"algorithms": ("sgd-c", "sgd-cr"), **more, **overrides}
-        if "sgd-cr" not in more["algorithms"]:
-            more.pop("alpha", None)
-        cells.extend(Grid.product(name, **own, usual={**OF_RECALL, "network": network}, **more).cells)
-
-    for length, network in itertools.product(size.lengths, NETWORKS):
-        plain: Settings = {"inits": ["uniform"], "nonlinearity": "tanh"} if network == "rnn" else {}
-        add(network, length, all_seeds, **plain)
-        chosen = CHOSEN.get(("recall", length, network))
-        if chosen is not None and "alpha" not in overrides:
-            add(network, length, all_seeds, **plain, algorithms=("sgd-cr",), alpha=chosen)
-        if network == "rnn":
-            continue
-        if network == "lstm":
-            add(network, length, few, inits=["remember"], algorithms=("sgd-c",))
-        add(network, length, few, inits=["chrono"], longest=length, algorithms=("sgd-c",))
-        add(network, length, few, inits=["chrono"], longest=length // 10)
-    for task, network in itertools.product(size.tasks, NETWORKS[1:]):
-        chosen = CHOSEN.get((task, 200, network))
-        add(network, 200, few, task, **({} if chosen is None else {"alpha": chosen}))
-    return Grid(name, tuple(sorted(cells, key=_seed)))
+    reading = [{field for each in part.algorithms for field in read_by(each, overrides)} for part in asked]
+    unread = overrides.keys() - set.union(*reading)  # they stay where they are, to be refused
+    cells = [
+        cell
+        for part, read in zip(asked, reading, strict=True)
+        for cell in part.cells(name, seeds, {field: overrides[field] for field in overrides if field in read | unread})
+    ]
+    # two parts may be the same cells where an override takes the place of what tells them apart
+    distinct = {(cell.id, cell.config.to_json()): cell for cell in cells}.values()
+    return Grid(name, tuple(distinct if name == "claims" else sorted(distinct, key=_seed)))
 
 
 # By name: what makes the grid, and its budgets.
@@ -278,7 +272,7 @@ GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
     "table1": (_of_parts, TABLE1),
     "table2": (_of_parts, TABLE2),
     "claims": (_of_parts, CLAIMS),
-    "recall": (_recall, RECALL),
+    "recall": (_of_parts, RECALL),
     "tuning": (comparison.tuning, comparison.BUDGETS),
     "comparison": (comparison.comparison, comparison.BUDGETS),
     "smoke": (_of_parts, {"minutes": SMOKE}),
@@ -287,9 +281,3 @@ GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
 
 def _seed(cell: Cell) -> int:
     return cell.config.seed
-
-
-def _seeds(asked: Seeds, usual: int) -> Sequence[int]:
-    if isinstance(asked, Sequence):
-        return asked
-    return range(1, (usual if asked is None else whole("seeds", asked)) + 1)
