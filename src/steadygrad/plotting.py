@@ -159,6 +159,12 @@ def shares(ax: Axes, ticks: Any) -> None:
     ax.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
 
 
+def horizontal_lines(ax: Axes) -> None:
+    """Thin lines across at every tick, under everything else."""
+    ax.grid(axis="y", color="#DADADA", linewidth=0.7)
+    ax.set_axisbelow(True)
+
+
 def logarithmic_ticks(ax: Axes, values: Any) -> None:
     """A logarithmic horizontal axis that is marked at these values alone."""
     from matplotlib.ticker import NullLocator

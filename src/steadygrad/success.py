@@ -10,9 +10,9 @@ of Pascanu et al. 2013 lies. 5 of 5 means 57 to 100 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import NormalDist
 from typing import Any
 
 from .checks import number, whole
@@ -82,13 +82,3 @@ def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[A
     for item in items:
         found.setdefault(key(item), []).append(item)
     return found
-
-
-def until_success(results: Sequence[Mapping[str, Any]]) -> tuple[SuccessRate, float | None, float | None]:
-    """How many seeds solved it, and their medians of updates and minutes; None where none did."""
-    solved = [result for result in results if result["solved"]]
-    rate = SuccessRate(len(solved), len(results))
-    if not solved:
-        return rate, None, None
-    seconds = [result["seconds"] for result in solved if "seconds" in result]
-    return rate, median(result["updates"] for result in solved), median(seconds) / 60 if seconds else None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steadygrad.paper import fig7, tasks_table
+from steadygrad.paper import fig7, rows
 from steadygrad.sweep import wilson
 from steadygrad.tasks import names
 
@@ -70,14 +70,14 @@ def test_rows_have_medians_over_the_seeds_that_solved_it_alone() -> None:
         return record(length=(50, 200), result=result, generalisation={"400": error, "250": 0.0})
 
     failed = record(length=(50, 200), solved=None)
-    (row,) = tasks_table.rows([run(100, True, 0.01), run(300, True, 0.03), run(9000, False, 0.9), failed])
+    (row,) = rows.rows([run(100, True, 0.01), run(300, True, 0.03), run(9000, False, 0.9), failed])
     assert (row.success.solved, row.success.seeds, row.failed, row.limit) == (2, 3, 1, 9000)
     assert (row.updates, row.minutes) == (200, pytest.approx(20 / 60))
     assert row.errors == {250: [0.0, 0.0], 400: [0.01, 0.03]}
 
 
 def test_a_row_without_success_has_no_updates_and_no_errors() -> None:
-    (row,) = tasks_table.rows([record(solved=False, generalisation={"400": 0.5})])
+    (row,) = rows.rows([record(solved=False, generalisation={"400": 0.5})])
     assert (row.updates, row.minutes, row.errors, str(row.success)) == (None, None, {}, "0/1")
 
 
@@ -85,9 +85,9 @@ def test_rows_come_in_the_papers_order_with_ablations_below_what_they_leave_out(
     records = [
         record(problem=task, algorithm=algorithm, preset=preset)
         for task in reversed(names())
-        for preset, algorithm in (*(("steady", name) for name in reversed(tasks_table.WITHOUT)), ("paper", "sgd-cr"))
+        for preset, algorithm in (*(("steady", name) for name in reversed(rows.WITHOUT)), ("paper", "sgd-cr"))
     ]
-    found = tasks_table.rows(records)
+    found = rows.rows(records)
     assert tuple(dict.fromkeys(row.problem for row in found)) == names()
     assert [row.label for row in found[:5]] == [
         "paper",
@@ -99,4 +99,4 @@ def test_rows_come_in_the_papers_order_with_ablations_below_what_they_leave_out(
 
 
 def test_the_paper_has_a_claim_for_every_task_but_recall() -> None:
-    assert {*tasks_table.CLAIMS, "recall"} == set(names())
+    assert {*rows.CLAIMS, "recall"} == set(names())

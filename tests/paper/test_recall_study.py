@@ -17,6 +17,7 @@ def record(network: str, delay: int, solved: bool, algorithm: str = "sgd-cr", **
         "problem": "recall",
         "length": [delay, delay],
         "algorithm": algorithm,
+        "preset": "steady",
         "config": settings,
         "result": result,
     }
@@ -43,13 +44,13 @@ def test_rows_count_the_seeds_of_a_network_delay_and_method() -> None:
     seeds = [record("lstm", 50, True), record("gru", 200, False), record("gru", 50, True), record("gru", 50, False)]
     plain = record("gru", 50, False, "sgd-c")
     found = recall.rows([other, plain, *seeds])
-    seen = [(row.problem, row.network, row.delay, row.method, row.success.solved, row.success.seeds) for row in found]
+    seen = [(row.problem, row.more, row.length[1], row.success.solved, row.success.seeds) for row in found]
     assert seen == [
-        ("recall", "gru", 50, "omega", 1, 2),
-        ("recall", "gru", 50, "none", 0, 1),
-        ("recall", "gru", 200, "omega", 0, 1),
-        ("recall", "lstm", 50, "omega", 1, 1),
-        ("addition", "gru", 50, "omega", 1, 1),
+        ("recall", ("gru", "omega"), 50, 1, 2),
+        ("recall", ("gru", "none"), 50, 0, 1),
+        ("recall", ("gru", "omega"), 200, 0, 1),
+        ("recall", ("lstm", "omega"), 50, 1, 1),
+        ("addition", ("gru", "omega"), 50, 1, 1),
     ]
     assert (found[0].updates, found[0].error) == (750, 0.4375)
     assert (found[1].updates, found[1].error) == (None, 0.875)

@@ -86,7 +86,7 @@ def test_every_method_runs_is_recorded_with_its_horizon_and_stands_in_the_table(
     assert horizons["echo-state"] == 0
     assert 0 < horizons["truncated"] <= 25
     found = study.rows(records)
-    assert [row.method for row in found] == [name for name in METHODS if name in horizons]
+    assert [row.preset for row in found] == [name for name in METHODS if name in horizons]
     assert len(tables.comparison(records).rows) == len(found)
     sweep.write_records(tmp_path / "results" / "comparison.jsonl", records)
     page = results.render(tmp_path / "results")
@@ -97,7 +97,7 @@ def test_every_method_runs_is_recorded_with_its_horizon_and_stands_in_the_table(
 def test_the_picture_has_a_line_for_each_method() -> None:
     pytest.importorskip("matplotlib")
     result = {"solved": True, "updates": 10, "seconds": 60.0, "error": 0.0, "horizon": 9}
-    record = {"problem": "addition", "length": [50, 50], "result": result}
+    record = {"problem": "addition", "length": [50, 50], "algorithm": "sgd", "result": result}
     (axes,) = study.draw(study.rows([{**record, "preset": "sgd"}, {**record, "preset": "echo-state"}])).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["SGD", "echo state network"]
 

@@ -8,15 +8,13 @@ with the best of eight trials.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from steadygrad import plotting
-from steadygrad.success import SuccessRate, grouped, until_success
+from steadygrad.paper import rows as table
+from steadygrad.paper.rows import Record, Row
 from steadygrad.sweep.comparison import METHODS
 
 TITLE = "The earlier solutions beside clipping and Ω"
@@ -27,38 +25,16 @@ CLAIM = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """The seeds of one method on one problem."""
-
-    method: str
-    problem: str
-    length: int
-    success: SuccessRate
-    updates: float | None  # medians until success; None where no seed succeeded
-    minutes: float | None
-    error: float  # the median share of wrong answers at the end
-    horizon: float  # the median of how many steps back the error came at the last test; 0 where none is sent back
-
-
-def rows(records: Iterable[Mapping[str, Any]]) -> list[Row]:
+def rows(records: Iterable[Record]) -> list[Row]:
     """One for each method and problem, in the order of `METHODS`; cells that failed are left out."""
-    ended = (record for record in records if record.get("result") and record["preset"] in METHODS)
-    found: dict[tuple[str, str, int], list[Any]] = grouped(
-        ended, lambda record: (record["preset"], record["problem"], record["length"][1])
-    )
-    order, made = list(METHODS), list[Row]()
-    for place in sorted(found, key=lambda place: (order.index(place[0]), *_rank(place[1:]))):
-        results = [record["result"] for record in found[place]]
-        error = statistics.median(result["error"] for result in results)
-        horizon = statistics.median(result.get("horizon") or 0 for result in results)
-        made.append(Row(*place, *until_success(results), error, horizon))
-    return made
+    order = list(METHODS)
+    found = table.rows(record for record in records if record.get("result") and record["preset"] in order)
+    return sorted(found, key=lambda row: (order.index(row.preset), *_rank((row.problem, row.length[1]))))
 
 
 def columns(found: Sequence[Row]) -> list[tuple[str, int]]:
     """Problems and lengths, temporal order first."""
-    return sorted({(row.problem, row.length) for row in found}, key=_rank)
+    return sorted({(row.problem, row.length[1]) for row in found}, key=_rank)
 
 
 def _rank(column: tuple[str, int]) -> tuple[bool, str, int]:
@@ -68,12 +44,12 @@ def _rank(column: tuple[str, int]) -> tuple[bool, str, int]:
 def draw(found: Sequence[Row]) -> plotting.Figure:
     """The share of seeds that solve it, a line for each method and a column for each problem, with the minutes it took."""
     across = columns(found)
-    down = [name for name in METHODS if any(row.method == name for row in found)]
+    down = [name for name in METHODS if any(row.preset == name for row in found)]
     with plotting.drawing(2.4 + 1.1 * len(across), 0.8 + 0.27 * len(down)) as figure:
         axes = figure.subplots()
         share = np.full((len(down), len(across)), np.nan)
         for row in found:
-            line, column = down.index(row.method), across.index((row.problem, row.length))
+            line, column = down.index(row.preset), across.index((row.problem, row.length[1]))
             share[line, column] = row.success.rate or 0.0
             text = f"{row.success}" + ("" if row.minutes is None else f"  {row.minutes:.2g} min")
             axes.text(column, line, text, ha="center", va="center", fontsize=8, color=plotting.BLACK)

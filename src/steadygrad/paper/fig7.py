@@ -78,8 +78,7 @@ def draw(data: FigureData) -> plotting.Figure:
         axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
         plotting.shares(axes, np.linspace(0, 1, 5))
         axes.tick_params(labelbottom=True)
-        axes.grid(axis="y", color="#DADADA", linewidth=0.7)
-        axes.set_axisbelow(True)
+        plotting.horizontal_lines(axes)
         handles, labels = axes.get_legend_handles_labels()
         # the paper's claim comes last
         handles, labels = [*handles[1:], handles[0]], [*labels[1:], labels[0]]

@@ -13,8 +13,8 @@ from steadygrad.analysis import history
 from steadygrad.experiments import Config, Result, files
 from steadygrad.experiments.problem import title
 from steadygrad.paper import comparison, fig7
+from steadygrad.paper.rows import CLAIMS
 from steadygrad.paper.tables import TABLES, PaperTable
-from steadygrad.paper.tasks_table import CLAIMS
 from steadygrad.report import curves, tables
 from steadygrad.report.page import Page
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read

@@ -15,7 +15,7 @@ from typing import Any
 
 from steadygrad.paper import comparison, fig7, reach
 from steadygrad.paper import recall as study
-from steadygrad.paper.tasks_table import Row, rows
+from steadygrad.paper.rows import Row, rows
 from steadygrad.report import results, tables
 from steadygrad.table import Table
 from steadygrad.wording import percent, span

@@ -13,8 +13,8 @@ from steadygrad.paper import comparison as methods
 from steadygrad.paper import fig7
 from steadygrad.paper import recall as study
 from steadygrad.paper import tables as printed
+from steadygrad.paper.rows import CLAIMS, Row, rows
 from steadygrad.paper.tables import ALGORITHMS, FOLDS, TOLD_APART, Found, PaperTable, Record
-from steadygrad.paper.tasks_table import CLAIMS, Row, rows
 from steadygrad.table import Table
 from steadygrad.wording import minutes, percent, span
 
@@ -60,13 +60,12 @@ def longest(records: Sequence[Record]) -> Table:
 
 def recall(records: Sequence[Record]) -> Table:
     """The study of Ω for gated cells: a line for each problem, network and delay, a column for each method."""
-    found = study.rows(records)
     entries = {}
-    for row in found:
+    for row in study.rows(records):
         after = percent(row.error) + " wrong" if row.updates is None else f"{row.updates:,.0f}"
-        place = row.problem, study.NETWORKS[row.network], f"{row.delay:,}"
-        entries[place, row.method] = f"{row.success} ({after})"
-    used = {row.method for row in found}
+        network, method = row.more
+        entries[(row.problem, study.NETWORKS[network], f"{row.length[1]:,}"), method] = f"{row.success} ({after})"
+    used = {method for _, method in entries}
     across = {name: label for name, label in study.METHODS.items() if name in used}
     return _crossed(["problem", "network", "steps"], across, entries, text=2)
 
@@ -79,7 +78,7 @@ def comparison(records: Sequence[Record]) -> Table:
         took = f"{percent(row.error)} wrong"
         if row.updates is not None and row.minutes is not None:
             took = f"{row.updates:,.0f} in {minutes(60 * row.minutes)} min"
-        place, column = (methods.METHODS[row.method].label,), (row.problem, row.length)
+        place, column = (methods.METHODS[row.preset].label,), (row.problem, row.length[1])
         entries[place, column] = f"{row.success}, {took}, {row.horizon:.0f} back"
     across = {column: f"{column[0]}, {column[1]}" for column in methods.columns(found)}
     return _crossed(["method"], across, entries)
