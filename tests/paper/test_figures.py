@@ -13,7 +13,8 @@ import pytest
 
 from steadygrad import provenance
 from steadygrad.dynamics import ErrorSurface, OneUnit
-from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6
+from steadygrad.dynamics.diagram import bifurcation_diagram
+from steadygrad.paper import PRINTED, FigureData, fig2, fig4, fig6
 from steadygrad.paper.figures import FIGURES, reproduce, save
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -45,9 +46,9 @@ def drawn(data: dict[str, FigureData]) -> dict[str, Any]:
 
 def test_every_figure_says_what_it_is_and_what_the_paper_claims() -> None:
     assert list(FIGURES) == ["fig2", "fig3", "fig4", "fig5", "fig6"]
-    assert len({module.TITLE for module in FIGURES.values()}) == len(FIGURES)
-    for module in FIGURES.values():
-        assert len(module.CLAIM) > 80
+    assert len({PRINTED[name]["title"] for name in FIGURES}) == len(FIGURES)
+    for name in FIGURES:
+        assert len(PRINTED[name]["claim"]) > 80
 
 
 def test_fig2_arrows_back_reverse_arrows_forward() -> None:
@@ -187,7 +188,7 @@ def test_every_axis_is_named(name: str, drawn: dict[str, Any]) -> None:
 def test_save_writes_the_arrays_the_scalars_and_both_pictures(
     tmp_path: Path, data: dict[str, FigureData], drawn: dict[str, Any]
 ) -> None:
-    about = {"title": fig4.TITLE}
+    about = {"title": "two trajectories"}
     paths = save("fig4", data["fig4"], drawn["fig4"], tmp_path / "new" / "place", about=about)
     assert [path.name for path in paths] == ["fig4.npz", "fig4.json", "fig4.png", "fig4.svg"]
     record = json.loads(paths[1].read_text(encoding="utf-8"))
@@ -200,7 +201,7 @@ def test_save_writes_the_arrays_the_scalars_and_both_pictures(
     assert "states" not in record["lists"]
     for key, value in record["scalars"].items():
         assert value == data["fig4"][key].item()
-    assert record["title"] == fig4.TITLE
+    assert record["title"] == "two trajectories"
     png = paths[2].read_bytes()
     width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
     assert (width, height) == tuple(int(200 * inches) for inches in drawn["fig4"].get_size_inches())
@@ -213,7 +214,7 @@ def test_reproduce_gives_the_same_files_every_time(tmp_path: Path) -> None:
     for one, two in zip(first, second, strict=True):
         assert one.read_bytes() == two.read_bytes()
     record = json.loads(first[1].read_text(encoding="utf-8"))
-    assert (record["claim"], record["command"]) == (fig5.CLAIM, "steadygrad reproduce fig5")
+    assert (record["claim"], record["command"]) == (PRINTED["fig5"]["claim"], "steadygrad reproduce fig5")
     assert record["commit"] == provenance.commit()
 
 
@@ -238,9 +239,9 @@ def test_bad_input_is_named_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"figure must be one of 'fig2', .* not 'fig33' \(did you mean 'fig3'\?\)"):
         reproduce("fig33", tmp_path)
     with pytest.raises(ValueError, match=r"w must be above 4, .* not 3\.0"):
-        fig3.data(w=3.0)
+        bifurcation_diagram(w=3.0)
     with pytest.raises(ValueError, match=r"initial_states must lie between the folds"):
-        fig3.data(initial_states=(2.0,))
+        bifurcation_diagram(5.0, initial_states=(2.0,))
     with pytest.raises(ValueError, match="grid must be a whole number of at least 12, not 3"):
         fig6.data(grid=3)
     with pytest.raises(ValueError, match="rates must hold at least one learning rate"):

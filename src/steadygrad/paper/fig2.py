@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from steadygrad import plotting
-from steadygrad.paper import PRINTED, FigureData
-
-TITLE, CLAIM = PRINTED["fig2"]["title"], PRINTED["fig2"]["claim"]
+from steadygrad.paper import FigureData
 
 STEPS = ("t-1", "t", "t+1")
 COLUMN, ROW, SIDE, GAP = 2.3, 1.4, 0.13, 19.0
@@ -45,7 +43,7 @@ def data() -> FigureData:
 
 def draw(data: FigureData) -> plotting.Figure:
     """The unrolled network: forward arrows solid, the error's way back dashed and beside them."""
-    at = np.asarray(data["positions"], dtype=np.float64)
+    at = data["positions"]
     with plotting.drawing(6.8, 3.5) as figure:
         axes = figure.add_subplot()
         axes.set_axis_off()

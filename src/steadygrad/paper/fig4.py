@@ -14,46 +14,37 @@ import numpy as np
 
 from steadygrad import plotting
 from steadygrad.dynamics import InputDriven, OneUnit
-from steadygrad.paper import PRINTED, FigureData
-
-TITLE, CLAIM = PRINTED["fig4"]["title"], PRINTED["fig4"]["claim"]
+from steadygrad.paper import FigureData
 
 W, B = 6.0, -3.0
 INPUTS = (-0.10, -0.20, 0.12, -0.15, 0.10, -0.20, 0.15, -0.10)
-LEFT, RIGHT = 0.10, 0.26
+LEFT, RIGHT = 0.10, 0.26  # the initial states
+PATHS = ((plotting.BLUE, "o", "left"), (plotting.VERMILLION, "s", "right"))
 
 
-def data(
-    w: float = W, b: float = B, inputs: tuple[float, ...] = INPUTS, left: float = LEFT, right: float = RIGHT
-) -> FigureData:
+def data() -> FigureData:
     """Both trajectories: `states` [2, T + 1], `delta` [T + 1], `sensitivity` [2, T + 1] and the parameters.
-
-    `left` and `right` are the initial states; the weight of `inputs` [T] is 1.
 
     >>> states = data()["states"]
     >>> bool(states[1, -1] - states[0, -1] > 15 * (states[1, 0] - states[0, 0]))
     True
     """
-    run = InputDriven(OneUnit(w, b), inputs).compare(left, right)
-    found = {"w": w, "b": b, "inputs": inputs, "states": run.states, "delta": run.delta, "sensitivity": run.sensitivity}
+    run = InputDriven(OneUnit(W, B), INPUTS).compare(LEFT, RIGHT)
+    found = {"w": W, "b": B, "inputs": INPUTS, "states": run.states, "delta": run.delta, "sensitivity": run.sensitivity}
     found |= {"delta_first": run.delta[0], "delta_last": run.delta[-1]}
     return {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
 
 
 def draw(data: FigureData) -> plotting.Figure:
     """Time runs upwards, the state sideways: two chains of arrows that begin together and end apart."""
-    states = np.asarray(data["states"], dtype=np.float64)
-    steps = states.shape[1] - 1
+    states, steps = data["states"], len(data["inputs"])
     with plotting.drawing(4.8, 4.8) as figure:
         axes = figure.add_subplot()
-        for path, color, marker, side in (
-            (states[0], plotting.BLUE, "o", -1),
-            (states[1], plotting.VERMILLION, "s", 1),
-        ):
+        for path, (color, marker, turn), side in zip(states, PATHS, (-0.13, 0.13), strict=True):
             for t in range(steps):
                 plotting.arrow(axes, (path[t], t), (path[t + 1], t + 1), color, width=1.6, gap=3.5)
-                at = 0.5 * (path[t] + path[t + 1]) + side * 0.13, t + 0.5
-                axes.text(*at, f"$F_{{{t + 1}}}$", color=color, ha="left" if side > 0 else "right", va="center")
+                at = 0.5 * (path[t] + path[t + 1]) + side, t + 0.5
+                axes.text(*at, f"$F_{{{t + 1}}}$", color=color, ha="left" if turn == "right" else "right", va="center")
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=5.5, color=color, zorder=4)
         _span(axes, states[:, 0], -0.55, r"$\Delta x_0$ = " + f"{states[1, 0] - states[0, 0]:.2f}")
         _span(axes, states[:, -1], steps + 0.55, rf"$\Delta x_{{{steps}}}$ = {states[1, -1] - states[0, -1]:.2f}")

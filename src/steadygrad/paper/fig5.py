@@ -14,35 +14,24 @@ import numpy as np
 
 from steadygrad import plotting
 from steadygrad.dynamics import InputDriven, OneUnit
-from steadygrad.paper import PRINTED, FigureData, fig4
+from steadygrad.paper import FigureData
+from steadygrad.paper.fig4 import INPUTS, LEFT, PATHS, RIGHT, B, W
 
-TITLE, CLAIM = PRINTED["fig5"]["title"], PRINTED["fig5"]["claim"]
-
-PATHS = ((plotting.BLUE, "o", "left"), (plotting.VERMILLION, "s", "right"))
 SHIFT = (0, (2.5, 1.5))
 FIXED_ENDS_AT = 0.6  # how far into the step from t − 1 to t the drawing puts F̃(x_{t−1})
 
 
-def data(
-    w: float = fig4.W,
-    b: float = fig4.B,
-    inputs: tuple[float, ...] = fig4.INPUTS,
-    left: float = fig4.LEFT,
-    right: float = fig4.RIGHT,
-) -> FigureData:
-    """Both trajectories with their half-way states, the boundary and the crossings; the arguments are those of Fig. 4.
-
-    Returns:
-        `states` [2, T + 1], `after_fixed` [2, T], `boundary` [m], `attractors` [m + 1] of F̃, and `crossings` [k, 3]:
-        trajectory, step and direction of each.
+def data() -> FigureData:
+    """Both trajectories, `states` [2, T + 1], with their half-way states, `after_fixed` [2, T]; `boundary` [m] and
+    `attractors` [m + 1] of F̃; `crossings` [k, 3]: trajectory, step and direction of each.
 
     >>> data()["crossings"].tolist()
     [[0, 2, -1]]
     """
-    unit = OneUnit(w, b)
-    run = InputDriven(unit, inputs).compare(left, right)
+    unit = OneUnit(W, B)
+    run = InputDriven(unit, INPUTS).compare(LEFT, RIGHT)
     crossings = [(c.trajectory, c.t, c.direction) for c in run.crossings]
-    found = {"w": w, "b": b, "inputs": inputs, "states": run.states, "after_fixed": run.after_fixed}
+    found = {"w": W, "b": B, "inputs": INPUTS, "states": run.states, "after_fixed": run.after_fixed}
     found |= {"boundary": run.boundary, "attractors": [p.x for p in unit.fixed_points() if p.stability == "stable"]}
     numbers = {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
     return {**numbers, "crossings": np.array(crossings, dtype=np.int64).reshape(-1, 3)}
@@ -50,8 +39,7 @@ def data(
 
 def draw(data: FigureData) -> plotting.Figure:
     """Each step in two arrows, F̃ solid and U_t dashed; the boundary is a dotted line, F̃'s direction a broad arrow."""
-    array = {key: np.asarray(value) for key, value in data.items()}
-    states, half = array["states"], array["after_fixed"]
+    states, half = data["states"], data["after_fixed"]
     steps = half.shape[1]
     with plotting.drawing(5.6, 5.8) as figure:
         axes = figure.add_subplot()
@@ -59,12 +47,11 @@ def draw(data: FigureData) -> plotting.Figure:
             for t in range(steps):
                 turn = (float(middle[t]), t + FIXED_ENDS_AT)
                 plotting.arrow(axes, (path[t], t), turn, color, width=1.7, gap=1.5, order=4)
-                plotting.arrow(
-                    axes, turn, (path[t + 1], t + 1), plotting.BLACK, line=SHIFT, width=1.2, gap=1.5, order=4
-                )
+                end = (path[t + 1], t + 1)
+                plotting.arrow(axes, turn, end, plotting.BLACK, line=SHIFT, width=1.2, gap=1.5, order=4)
             axes.plot(path, range(steps + 1), linestyle="none", marker=marker, markersize=6, color=color, zorder=5)
-        _boundary(axes, array, steps)
-        _crossings(axes, array)
+        _boundary(axes, data["boundary"], steps)
+        _crossings(axes, data)
         axes.set(xlabel="state $x_t$", ylabel="step $t$", yticks=range(steps + 1))
         axes.set(xlim=(states.min() - 0.35, states.max() + 0.35), ylim=(-1.5, steps + 0.5))
         for color, marker, side in PATHS:
@@ -75,8 +62,8 @@ def draw(data: FigureData) -> plotting.Figure:
     return figure
 
 
-def _boundary(axes: plotting.Axes, array: dict[str, Any], steps: int) -> None:
-    for boundary in array["boundary"]:
+def _boundary(axes: plotting.Axes, boundaries: Any, steps: int) -> None:
+    for boundary in boundaries:
         axes.plot([boundary] * 2, [-1.5, steps + 0.5], color=plotting.BLACK, linestyle=":", linewidth=1.5, zorder=1)
         for sign, label in ((-1, "left"), (1, "right")):
             start, end = boundary + sign * 0.12, boundary + sign * 0.9
@@ -84,10 +71,10 @@ def _boundary(axes: plotting.Axes, array: dict[str, Any], steps: int) -> None:
             axes.text(0.5 * (start + end), -0.98, rf"$\tilde{{F}}$ drives {label}", ha="center", va="top")
 
 
-def _crossings(axes: plotting.Axes, array: dict[str, Any]) -> None:
-    for trajectory, t, direction in array["crossings"]:
-        before, after = array["after_fixed"][trajectory, t - 1], array["states"][trajectory, t]
-        at = float(array["boundary"][0])
+def _crossings(axes: plotting.Axes, data: FigureData) -> None:
+    for trajectory, t, direction in data["crossings"]:
+        before, after = data["after_fixed"][trajectory, t - 1], data["states"][trajectory, t]
+        at = float(data["boundary"][0])
         share = (at - before) / (after - before)
         height = t - 1 + FIXED_ENDS_AT + share * (1 - FIXED_ENDS_AT)
         axes.scatter(at, height, s=60, facecolor="white", edgecolor=plotting.BLACK, linewidth=1.4, zorder=6)

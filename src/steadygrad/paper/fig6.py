@@ -15,9 +15,8 @@ import numpy as np
 
 from steadygrad import checks, plotting
 from steadygrad.dynamics import ErrorSurface
-from steadygrad.paper import PRINTED, FigureData
+from steadygrad.paper import FigureData
 
-TITLE, CLAIM = PRINTED["fig6"]["title"], PRINTED["fig6"]["claim"]
 ERROR = r"error $\mathcal{E}_{50}$"
 LINES = (("plain", plotting.VERMILLION, "-"), ("clipped", plotting.BLACK, (0, (3, 1.5))))
 RELIEF_UPDATES = 20
@@ -29,19 +28,10 @@ W_RANGE, B_RANGE = (3.7, 5.95), (-3.5, 0.2)
 STARTS_W, STARTS_B = (3.5, 7.0), (-4.0, -1.0)
 
 
-def data(
-    start: tuple[float, float] = START,
-    lr: float = LR,
-    threshold: float = THRESHOLD,
-    steps: int = STEPS,
-    grid: int = 90,
-    starts: int = 15,
-    rates: tuple[float, ...] = RATES,
-) -> FigureData:
+def data(grid: int = 90, starts: int = 15, rates: tuple[float, ...] = RATES) -> FigureData:
     """The surface on a grid, the two trajectories, and how often each kind of descent reaches the valley.
 
-    Both trajectories begin at `start` with the rate `lr` and make `steps` updates; `threshold` is the clipped one's and that of
-    the statistics, which are over starts × starts points of STARTS_W × STARTS_B; `grid` points of the surface lie along w.
+    `grid` points of the surface lie along w; the statistics are over starts × starts points of STARTS_W × STARTS_B.
 
     Returns:
         `w`, `b`, `loss` [rows, grid]: the surface, over a mesh that is fine at the wall; `wall_w`, `wall_b` [2]: the
@@ -60,21 +50,16 @@ def data(
         raise ValueError("rates must hold at least one learning rate")
     surface = ErrorSurface()
     w, b = surface.mesh(W_RANGE, B_RANGE, grid)
-    plain = surface.descend(start, lr, steps=steps, tolerance=TOLERANCE)
-    clipped = surface.descend(start, lr, threshold, steps=steps, tolerance=TOLERANCE)
+    limits: dict[str, Any] = {"steps": STEPS, "tolerance": TOLERANCE}
+    plain = surface.descend(START, LR, **limits)
+    clipped = surface.descend(START, LR, THRESHOLD, **limits)
     jumps = np.linalg.norm(np.diff(plain.path, axis=0), axis=-1)
     throw = int(jumps.argmax())
     begins = np.stack(np.meshgrid(np.linspace(*STARTS_W, starts), np.linspace(*STARTS_B, starts)), -1).reshape(-1, 2)
-    limits = {"steps": steps, "tolerance": TOLERANCE}
-    fractions = [surface.basin_statistics(begins, rate, threshold, **limits).fractions() for rate in rates]
+    fractions = [surface.basin_statistics(begins, rate, THRESHOLD, **limits).fractions() for rate in rates]
     wall_w = np.array([1.0 / float(surface.sigma.slope(surface.x0)), W_RANGE[1]])
-    found: dict[str, Any] = {
-        "w": w,
-        "b": b,
-        "loss": surface.loss(w, b),
-        "wall_w": wall_w,
-        "wall_b": surface.wall(wall_w),
-    }
+    found: dict[str, Any] = {"w": w, "b": b, "loss": surface.loss(w, b)}
+    found |= {"wall_w": wall_w, "wall_b": surface.wall(wall_w)}
     for name, run in (("plain", plain), ("clipped", clipped)):
         along = {"path": run.path, "losses": run.losses, "norms": run.norms}
         along |= {"last_loss": run.losses[-1], "reached": run.reached}
@@ -82,21 +67,19 @@ def data(
     found |= {"clipped_steps": clipped.clipped, "clipped_updates": int(clipped.clipped.sum())}
     found |= {"rates": np.asarray(rates, dtype=np.float64), "starts": len(begins)}
     found |= {f"reached_{key}": [f[key] for f in fractions] for key in fractions[0]}
-    found |= {"start_w": float(start[0]), "start_b": float(start[1]), "lr": lr, "threshold": threshold, "steps": steps}
-    found |= {"tolerance": TOLERANCE, "throw_step": throw + 1, "throw_length": jumps[throw]}
-    found["throw_norm"] = plain.norms[throw]
+    found |= {"start_w": START[0], "start_b": START[1], "lr": LR, "threshold": THRESHOLD, **limits}
+    found |= {"throw_step": throw + 1, "throw_length": jumps[throw], "throw_norm": plain.norms[throw]}
     return {key: np.asarray(value) for key, value in found.items()}
 
 
 def draw(data: FigureData) -> plotting.Figure:
     """The surface as a relief and as a map, the error along both trajectories, and the statistics of many starts."""
-    array = {key: np.asarray(value) for key, value in data.items()}
     with plotting.drawing(7.4, 6.6) as figure:
         grid = figure.add_gridspec(2, 2, height_ratios=(1.4, 1.0))
-        _relief(figure.add_subplot(grid[0, 0], projection="3d", computed_zorder=False), array)
-        _map(figure, figure.add_subplot(grid[0, 1]), array)
-        _losses(figure.add_subplot(grid[1, 0]), array)
-        _statistics(figure.add_subplot(grid[1, 1]), array)
+        _relief(figure.add_subplot(grid[0, 0], projection="3d", computed_zorder=False), data)
+        _map(figure, figure.add_subplot(grid[0, 1]), data)
+        _losses(figure.add_subplot(grid[1, 0]), data)
+        _statistics(figure.add_subplot(grid[1, 1]), data)
     return figure
 
 
@@ -108,27 +91,25 @@ def _shades() -> tuple[Any, Any]:
     return ListedColormap(colormaps["YlGnBu"](np.linspace(0.02, 0.72, 256))), LogNorm(1e-4, 0.45)
 
 
-def _relief(axes: Any, array: dict[str, Any]) -> None:
+def _relief(axes: Any, data: FigureData) -> None:
     from matplotlib.colors import LightSource
 
     shades, scale = _shades()
-    loss = array["loss"]
+    loss = data["loss"]
     looks = {"rcount": loss.shape[0], "ccount": loss.shape[1], "linewidth": 0, "antialiased": False, "zorder": 1}
-    looks |= {
-        "facecolors": shades(scale(np.maximum(loss, scale.vmin))),
-        "lightsource": LightSource(azdeg=60, altdeg=62),
-    }
-    axes.plot_surface(array["w"], array["b"], loss, **looks).set_rasterized(True)
+    colors = shades(scale(np.maximum(loss, scale.vmin)))
+    looks |= {"facecolors": colors, "lightsource": LightSource(azdeg=60, altdeg=62)}
+    axes.plot_surface(data["w"], data["b"], loss, **looks).set_rasterized(True)
     axes.set_box_aspect((1.0, 1.0, 0.62), zoom=1.06)
     # Lifted by a hair, so that the lines lie on the surface and not in it.
     lift, until = 0.012, RELIEF_UPDATES + 1
     # both begin alike: thin dashes with wide gaps let the plain line through
     dashes = {"plain": ("-", 1.8), "clipped": ((0, (3, 4)), 0.9)}
     for name, color, _ in LINES:
-        path, along = array[f"{name}_path"][:until], array[f"{name}_losses"][:until]
+        path, along = data[f"{name}_path"][:until], data[f"{name}_losses"][:until]
         axes.plot(*path.T, along + lift, color=color, zorder=5, linestyle=dashes[name][0], linewidth=dashes[name][1])
-    path, along = array["plain_path"], array["plain_losses"] + lift
-    for at, marker, color in ((0, "o", plotting.BLACK), (int(array["throw_step"]), "v", plotting.VERMILLION)):
+    path, along = data["plain_path"], data["plain_losses"] + lift
+    for at, marker, color in ((0, "o", plotting.BLACK), (int(data["throw_step"]), "v", plotting.VERMILLION)):
         axes.scatter(*path[at], along[at], s=28, marker=marker, color=color, zorder=6)
     axes.set_title(f"(a) the surface, first {RELIEF_UPDATES} updates", loc="left")
     axes.set_xlabel("weight $w$", labelpad=8)
@@ -138,53 +119,53 @@ def _relief(axes: Any, array: dict[str, Any]) -> None:
     axes.view_init(elev=36, azim=52)
 
 
-def _map(figure: plotting.Figure, axes: plotting.Axes, array: dict[str, Any]) -> None:
+def _map(figure: plotting.Figure, axes: plotting.Axes, data: FigureData) -> None:
     shades, scale = _shades()
     looks = {"norm": scale, "cmap": shades, "shading": "gouraud", "rasterized": True}
-    mesh = axes.pcolormesh(array["w"], array["b"], array["loss"], **looks)
+    mesh = axes.pcolormesh(data["w"], data["b"], data["loss"], **looks)
     figure.colorbar(mesh, ax=axes, label=ERROR, pad=0.02, extend="min")
     for name, color, line in LINES:
-        axes.plot(*array[f"{name}_path"].T, color=color, linestyle=line, linewidth=1.1)
-    _labels(axes, array)
+        axes.plot(*data[f"{name}_path"].T, color=color, linestyle=line, linewidth=1.1)
+    _labels(axes, data)
     axes.set_title("(b) the same from above", loc="left")
     axes.set(xlabel="weight $w$", ylabel="bias $b$")
 
 
-def _labels(axes: plotting.Axes, array: dict[str, Any]) -> None:
-    path, throw = array["plain_path"], int(array["throw_step"])
+def _labels(axes: plotting.Axes, data: FigureData) -> None:
+    path, throw = data["plain_path"], int(data["throw_step"])
     axes.plot(*path[0], marker="o", markersize=5, color=plotting.BLACK)
     axes.annotate("start", path[0], xytext=(6, 2), textcoords="offset points")
     plotting.arrow(axes, tuple(path[throw - 1]), tuple(path[throw]), plotting.VERMILLION, width=1.8, head=12)
     w, b = 0.5 * (path[throw - 1] + path[throw])
-    axes.text(w - 0.08, b, "longest plain step" if array["plain_reached"] else "thrown off the wall", ha="right")
-    words = "clipped: along its\nfoot" + (" into the valley" if array["clipped_reached"] else "")
-    at = array["clipped_path"][len(array["clipped_path"]) // 4]
+    axes.text(w - 0.08, b, "longest plain step" if data["plain_reached"] else "thrown off the wall", ha="right")
+    words = "clipped: along its\nfoot" + (" into the valley" if data["clipped_reached"] else "")
+    at = data["clipped_path"][len(data["clipped_path"]) // 4]
     line = {"arrowstyle": "-", "color": "white", "linewidth": 0.8, "shrinkB": 4}
     off = {"xytext": (-22, -54), "textcoords": "offset points"}
     axes.annotate(words, at, **off, color="white", arrowprops=line)
-    (w0, w1), (b0, b1) = array["wall_w"], array["wall_b"]
+    (w0, w1), (b0, b1) = data["wall_w"], data["wall_b"]
     turned = {"rotation_mode": "anchor", "transform_rotates_text": True, "color": "white", "ha": "center", "va": "top"}
     w, b = w0 + 0.77 * (w1 - w0), b0 + 0.77 * (b1 - b0)
     axes.text(w, b - 0.06, "wall", rotation=np.degrees(np.arctan2(b1 - b0, w1 - w0)), **turned)
 
 
-def _losses(axes: plotting.Axes, array: dict[str, Any]) -> None:
-    axes.semilogy(array["plain_losses"], color=plotting.VERMILLION, linewidth=1.3, label="plain")
+def _losses(axes: plotting.Axes, data: FigureData) -> None:
+    axes.semilogy(data["plain_losses"], color=plotting.VERMILLION, linewidth=1.3, label="plain")
     dots = {"linestyle": "none", "marker": ".", "markersize": 2.6}
-    axes.semilogy(array["clipped_losses"], color=plotting.BLACK, **dots, label="clipped")
-    axes.axhline(float(array["tolerance"]), color=plotting.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
+    axes.semilogy(data["clipped_losses"], color=plotting.BLACK, **dots, label="clipped")
+    axes.axhline(float(data["tolerance"]), color=plotting.BLUE, linewidth=1.1, linestyle=":", label="valley reached")
     axes.set_title("(c) the error along both", loc="left")
     axes.set(xlabel="update", ylabel=ERROR)
     axes.legend(loc="lower right", markerscale=3)
 
 
-def _statistics(axes: plotting.Axes, array: dict[str, Any]) -> None:
-    rates = array["rates"]
+def _statistics(axes: plotting.Axes, data: FigureData) -> None:
+    rates = data["rates"]
     for name, color, line in LINES:
-        reached = 100.0 * array[f"reached_{name}"]
+        reached = 100.0 * data[f"reached_{name}"]
         axes.plot(rates, reached, color=color, linestyle=line, marker="s" if name == "clipped" else "o", label=name)
     axes.set(xscale="log", ylim=(0, 105), xlabel="learning rate", ylabel="reach the valley (%)")
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.set_xticks([], minor=True)
-    axes.set_title(f"(d) from {int(array['starts'])} starts, {int(array['steps'])} updates each", loc="left")
+    axes.set_title(f"(d) from {int(data['starts'])} starts, {int(data['steps'])} updates each", loc="left")
     axes.legend(loc="lower right")

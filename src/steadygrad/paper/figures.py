@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from steadygrad import checks, plotting
-from steadygrad.paper import FigureData, fig2, fig3, fig4, fig5, fig6
+from steadygrad.paper import PRINTED, FigureData, fig2, fig3, fig4, fig5, fig6
 from steadygrad.provenance import commit
 
 FIGURES: dict[str, Any] = {"fig2": fig2, "fig3": fig3, "fig4": fig4, "fig5": fig5, "fig6": fig6}
-"""Modules with TITLE, CLAIM, `data()`, which needs no matplotlib, and `draw(data)`."""
+"""Modules with `data()`, which needs no matplotlib, and `draw(data)`."""
 READABLE = 16  # lists of up to so many entries stand in the JSON file as well
 
 
@@ -34,22 +34,12 @@ def reproduce(name: str, directory: Path) -> list[Path]:
     # Before the computing, so that a missing extra costs no time.
     plotting.require()
     data = module.data()
-    about = {
-        "title": module.TITLE,
-        "claim": module.CLAIM,
-        "command": f"steadygrad reproduce {name}",
-        "commit": commit(),
-    }
+    about = {**PRINTED[name], "command": f"steadygrad reproduce {name}", "commit": commit()}
     return save(name, data, module.draw(data), directory, about=about)
 
 
 def save(
-    name: str,
-    data: FigureData,
-    figure: plotting.Figure,
-    directory: Path,
-    *,
-    about: Mapping[str, str | None] | None = None,
+    name: str, data: FigureData, figure: plotting.Figure, directory: Path, *, about: Mapping[str, str | None]
 ) -> list[Path]:
     """Writes a figure's numbers and pictures to `directory`, which is made if it is missing, and returns the paths.
 
@@ -57,11 +47,11 @@ def save(
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    arrays = {key: value for key, value in data.items() if np.ndim(value) > 0}
+    arrays = {key: value for key, value in data.items() if value.ndim > 0}
     record: dict[str, Any] = {
         "figure": name,
-        **(about or {}),
-        "scalars": {key: np.asarray(value).item() for key, value in data.items() if key not in arrays},
+        **about,
+        "scalars": {key: value.item() for key, value in data.items() if key not in arrays},
         "lists": {key: value.tolist() for key, value in arrays.items() if value.ndim == 1 and value.size <= READABLE},
         "shapes": {key: list(value.shape) for key, value in arrays.items()},
     }
