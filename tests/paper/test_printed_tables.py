@@ -51,10 +51,9 @@ def test_the_seed_that_is_best_on_validation_counts_even_where_another_is_better
     seeds = {1: (3.50, 3.40), 2: (3.45, 3.60), 3: (3.60, 3.30)}
     records = [record("nottingham", "sgd-cr", test, valid=valid, seed=s) for s, (valid, test) in seeds.items()]
     (row,) = rows(MUSIC, records)
-    found = row.found["sgd-cr"]
-    assert (found.figure("test"), found.figure("train")) == (3.60, pytest.approx(3.40))
-    assert found.all("test") == [3.60, 3.40, 3.30]
-    assert row.found["sgd"].figure("test") is None
+    assert row.figures("sgd-cr", "train")[0] == pytest.approx(3.40)
+    assert row.figures("sgd-cr", "test") == [3.60, 3.40, 3.30]
+    assert row.tested["SGD"] is None
 
 
 @pytest.mark.parametrize(

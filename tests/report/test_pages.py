@@ -76,8 +76,8 @@ def check_self_contained(text: str) -> Reader:
 def test_what_was_typed_can_not_break_the_page() -> None:
     page = Page("a < b & c", '<script>"x"</script>')
     page.heading("<h>")
-    page.text("<p>", kind="note")
-    page.command("run", "a && b > c")
+    page.text("<p>")
+    page.text("run", "a && b > c")
     page.table(Table(["<x>"], [["</table>"]]))
     page.footer("<f>")
     reader = check_self_contained(page.render())

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from steadygrad.paper import PRINTED
-
-Record = Mapping[str, Any]
+from steadygrad.paper.rows import Record
+from steadygrad.success import grouped
 
 ALGORITHMS = {"sgd": "SGD", "sgd-c": "SGD+C", "sgd-cr": "SGD+CR"}
-FOLDS = ("train", "test")
+FOLDS, FIGURES = ("train", "test"), ("train", "valid", "test")
 PRESETS = ("paper", "steady")  # in the order of the rows; others follow
 TOLD_APART = 0.005  # half of what the last digit of the paper's figures is worth: what is closer is not told apart
 
@@ -60,39 +59,30 @@ TABLES = {
 
 
 @dataclass(frozen=True)
-class Found:
-    """The results of one algorithm's seeds, the best on validation first; those without a figure are left out."""
-
-    records: tuple[Record, ...]
-
-    def figure(self, fold: str) -> float | None:
-        return self.records[0]["result"][fold] if self.records else None
-
-    def all(self, fold: str) -> list[float]:
-        return [record["result"][fold] for record in self.records]
-
-    @property
-    def minutes(self) -> float:
-        return sum(record["result"]["seconds"] for record in self.records) / 60 / max(1, len(self.records))
-
-
-@dataclass(frozen=True)
 class Row:
-    """A block of the table under one preset: what was found by each algorithm."""
+    """A block of the table under one preset: the records of each algorithm, the best on validation first.
+
+    Records without a figure are left out.
+    """
 
     printed: Printed
     preset: str
-    found: Mapping[str, Found]
+    found: Mapping[str, Sequence[Record]]
+
+    def figures(self, algorithm: str, fold: str) -> list[float]:
+        """Of every seed, first the one that counts."""
+        return [record["result"][fold] for record in self.found[algorithm]]
 
     @property
     def tested(self) -> dict[str, float | None]:
         """The figure on the test split, by the algorithm's label; None where one is missing."""
-        return {name: self.found[algorithm].figure("test") for algorithm, name in ALGORITHMS.items()}
+        return {name: next(iter(self.figures(algorithm, "test")), None) for algorithm, name in ALGORITHMS.items()}
 
     @property
     def order(self) -> bool | None:
         """Whether SGD > SGD+C > SGD+CR on the test split; None where one of them is missing."""
-        return _falls([*self.tested.values()])
+        known = [figure for figure in self.tested.values() if figure is not None]
+        return _falls(known) if len(known) == len(ALGORITHMS) else None
 
     @property
     def alike(self) -> list[tuple[str, str]]:
@@ -103,37 +93,24 @@ class Row:
     @property
     def order_by_seed(self) -> list[bool]:
         """The same for every seed that all three algorithms have."""
-        by_seed = [{record["seed"]: record["result"]["test"] for record in self.found[a].records} for a in ALGORITHMS]
+        by_seed = [{record["seed"]: record["result"]["test"] for record in self.found[a]} for a in ALGORITHMS]
         shared = sorted(set.intersection(*(set(each) for each in by_seed)))
-        return [bool(_falls([each[seed] for each in by_seed])) for seed in shared]
+        return [_falls([each[seed] for each in by_seed]) for seed in shared]
 
 
 def rows(table: PaperTable, records: Iterable[Record]) -> list[Row]:
-    """A row for each block and preset that has a record, in the paper's order, `paper` before `steady`.
-
-    Records of other problems are left out.
-    """
-    listed = list(records)
+    """A row for each block and preset that has a record, in the paper's order, then by preset; others are left out."""
+    blocks = grouped(records, lambda record: (record["problem"], record.get("ahead")))
     found: list[Row] = []
     for printed in table.blocks:
-        block = printed.problem, printed.ahead
-        mine = [record for record in listed if (record["problem"], record.get("ahead")) == block]
-        presets = sorted({record["preset"] for record in mine}, key=lambda name: (name not in PRESETS, name))
-        for preset in presets:
-            by_algorithm = {
-                algorithm: _found(r for r in mine if (r["preset"], r["algorithm"]) == (preset, algorithm))
-                for algorithm in ALGORITHMS
-            }
+        by_preset = grouped(blocks.get((printed.problem, printed.ahead), ()), lambda record: record["preset"])
+        for preset in sorted(by_preset, key=lambda name: (name not in PRESETS, name)):
+            whole = [r for r in by_preset[preset] if r["result"] and None not in map(r["result"].get, FIGURES)]
+            whole.sort(key=lambda record: (record["result"]["valid"], record["seed"]))
+            by_algorithm = {name: [r for r in whole if r["algorithm"] == name] for name in ALGORITHMS}
             found.append(Row(printed, preset, by_algorithm))
     return found
 
 
-def _found(records: Iterable[Record]) -> Found:
-    figures = ("valid", *FOLDS)
-    whole = [r for r in records if r["result"] and all(r["result"][name] is not None for name in figures)]
-    return Found(tuple(sorted(whole, key=lambda record: (record["result"]["valid"], record["seed"]))))
-
-
-def _falls(figures: Sequence[float | None]) -> bool | None:
-    known = [figure for figure in figures if figure is not None]
-    return None if len(known) < len(figures) else all(a - b >= TOLD_APART for a, b in pairwise(known))
+def _falls(figures: Sequence[float]) -> bool:
+    return all(a - b >= TOLD_APART for a, b in pairwise(figures))

@@ -28,14 +28,10 @@ class Page:
     def heading(self, text: str) -> None:
         self.parts.append(f"<h2>{html.escape(text)}</h2>")
 
-    def text(self, text: str, kind: str = "") -> None:
-        """A paragraph; `kind` "note" sets it small."""
-        mark = f' class="{html.escape(kind)}"' if kind else ""
-        self.parts.append(f"<p{mark}>{html.escape(text)}</p>")
-
-    def command(self, text: str, command: str) -> None:
-        """A paragraph that ends with a command to type."""
-        self.parts.append(f"<p>{html.escape(text)} <code>{html.escape(command)}</code></p>")
+    def text(self, text: str, command: str = "") -> None:
+        """A paragraph, which may end with a command to type."""
+        code = f" <code>{html.escape(command)}</code>" if command else ""
+        self.parts.append(f"<p>{html.escape(text)}{code}</p>")
 
     def table(self, table: Table, links: Mapping[str, str] | None = None) -> None:
         """A table; `links` are those of entries in its first column."""

@@ -17,6 +17,7 @@ from steadygrad.paper.rows import CLAIMS
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import curves, tables
 from steadygrad.report.page import Page
+from steadygrad.success import grouped
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
 from steadygrad.table import Table
@@ -79,7 +80,7 @@ def of_sweep(directory: Path) -> Page:
     lead += [f"{left} are left to run"] if left else []
     page = Page(f"Sweep {about['grid']}", "; ".join(lead) + ".")
     if about["command"]:
-        page.command("Made by", about["command"])
+        page.text("Made by", about["command"])
     _success(page, drawn)
     if drawn:
         page.heading("By problem, lengths and settings")
@@ -107,15 +108,20 @@ def of_sweep(directory: Path) -> Page:
 def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
     """The page of what `steadygrad reproduce` swept: 'fig7', 'tasks', 'comparison', 'table1' or 'table2'."""
     solved = f"{sum(map(_solved, records))} of {len(records)} runs solved their task."
-    heads = {"tasks": ("The pathological tasks", solved, ""), "fig7": (fig7.TITLE, measured(records), fig7.CLAIM)}
-    heads["comparison"] = comparison.TITLE, solved, comparison.CLAIM
-    for name, table in TABLES.items():
-        heads[name] = table.title, f"Figures are {table.figures}; lower is better.", table.claim
+    heads = {
+        "tasks": ("The pathological tasks", solved, ""),
+        "fig7": (fig7.TITLE, measured(records), fig7.CLAIM),
+        "comparison": (comparison.TITLE, solved, comparison.CLAIM),
+        **{
+            each.name: (each.title, f"Figures are {each.figures}; lower is better.", each.claim)
+            for each in TABLES.values()
+        },
+    }
     title, lead, claim = heads[what]
     page = Page(title, lead)
     if claim:
         page.text(f"The paper: {claim}")
-    page.command("Made by", command)
+    page.text("Made by", command)
     if what == "fig7":
         _success(page, records)
     elif what == "comparison":
@@ -136,14 +142,11 @@ def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
 def measured(records: Sequence[Record]) -> str:
     """Fig. 7 in one sentence: how far each algorithm got with all of its seeds, and beyond 20 steps with any."""
     data = fig7.data(records)
-    lengths = np.asarray(data["lengths"])
+    beyond = data["lengths"] > fig7.BEYOND
     parts = []
-    for row, algorithm in enumerate(fig7.ALGORITHMS):
-        name = fig7.LOOKS[algorithm][0].split(" ")[0]
-        solved, seeds = np.asarray(data["solved"])[row], np.asarray(data["seeds"])[row]
-        beyond = (lengths > fig7.BEYOND) & (seeds > 0)
-        if beyond.any():
-            parts.append(f"{name} {int(solved[beyond].sum())} of {int(seeds[beyond].sum())} runs")
+    for (label, *_), solved, seeds in zip(fig7.LOOKS.values(), data["solved"], data["seeds"], strict=True):
+        if seeds[beyond].any():
+            parts.append(f"{label.split(' ')[0]} {solved[beyond].sum()} of {seeds[beyond].sum()} runs")
     measured = f"Measured beyond {fig7.BEYOND} steps: {', '.join(parts)} solved the task."
     return measured if parts else "Nothing was run yet."
 
@@ -179,8 +182,7 @@ def _verdict(result: Result) -> str:
 
 def _success(page: Page, records: Sequence[Record]) -> None:
     """Fig. 7's picture and table, for each preset that has two lengths or more of temporal order."""
-    for preset in sorted({record["preset"] for record in records}):
-        mine = [record for record in records if record["preset"] == preset]
+    for preset, mine in sorted(grouped(records, lambda record: record["preset"]).items()):
         data = fig7.data(mine)
         if len(data["lengths"]) > 1:
             page.heading(f"Success against sequence length, settings “{preset}”")

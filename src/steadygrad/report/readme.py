@@ -17,6 +17,7 @@ from steadygrad.paper import comparison, fig7, reach
 from steadygrad.paper import recall as study
 from steadygrad.paper.rows import Row, rows
 from steadygrad.report import results, tables
+from steadygrad.success import grouped
 from steadygrad.table import Table
 from steadygrad.wording import percent, span
 
@@ -43,15 +44,13 @@ def _part(name: str, folder: Path) -> str:
 def tasks(folder: Path) -> Table:
     """A line for each task under `steady`: solved with Ω and without, the updates, the error at 400 steps."""
     found = [row for row in rows(results.records(folder, "tasks")) if row.preset == "steady"]
+    without = {(row.problem, row.length): str(row.success) for row in found if row.algorithm == "sgd-c"}
     body = []
     for row in found:
-        if row.algorithm != "sgd-cr" or row.length[1] != LONGEST:
-            continue
-        other = (row.problem, row.length, "sgd-c")
-        same = (each for each in found if (each.problem, each.length, each.algorithm) == other)
-        without = next((str(each.success) for each in same), tables.NOTHING)
-        error = tables.median_error(row.errors.get(BEYOND))
-        body.append([row.problem, span(row.length), str(row.success), without, _updates(row), error])
+        if row.algorithm == "sgd-cr" and row.length[1] == LONGEST:
+            beside, error = without.get((row.problem, row.length)), tables.median_error(row.errors.get(BEYOND))
+            solved = str(row.success), beside or tables.NOTHING
+            body.append([row.problem, span(row.length), *solved, _updates(row), error])
     return Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2)
 
 
@@ -61,9 +60,8 @@ def tanh(folder: Path) -> Table:
     body = []
     for row in rows(results.records(folder, "claims")):
         if row.problem == ORDER and row.preset in OWN_NETWORK and row.length[1] == LONGEST and row.algorithm in methods:
-            errors = [tables.median_error(row.errors.get(length)) for length in (BEYOND, 5000)]
-            none = f"none in {row.limit:,}"
-            solved = [str(row.within), str(row.success), _updates(row, none)]
+            solved = [str(row.within), str(row.success), _updates(row, f"none in {row.limit:,}")]
+            errors = (tables.median_error(row.errors.get(length)) for length in (BEYOND, 5000))
             body.append([f"`{row.preset}`", methods[row.algorithm], *solved, *errors])
     header = ["settings", "", "at most 1 % wrong", "solved", "updates", f"error at {BEYOND}", "error at 5,000"]
     return Table(header, body, text=2)
@@ -71,10 +69,12 @@ def tanh(folder: Path) -> Table:
 
 def longest(folder: Path) -> Table:
     """A line for each task: the longest sequences that every seed of a model trained on them solved."""
-    found = [row for row in rows(results.records(folder, "longest")) if _is_solved_at_its_longest(row)]
+    found = grouped(
+        filter(_is_solved_at_its_longest, rows(results.records(folder, "longest"))), lambda row: row.problem
+    )
     body = []
-    for task in dict.fromkeys(row.problem for row in found):
-        row = max((each for each in found if each.problem == task), key=lambda each: each.length[1])
+    for task, each in found.items():
+        row = max(each, key=lambda row: row.length[1])
         worst = percent(max(row.errors[row.length[1]]))
         body.append([task, span(row.length), f"{row.length[1]:,}", str(row.success), _updates(row), worst])
     header = ["task", "trained on steps", "longest solved", "seeds", "updates", "worst error there"]
@@ -102,24 +102,17 @@ def _updates(row: Row, none: str = tables.NOTHING) -> str:
 
 def pictures(folder: Path) -> dict[str, Any]:
     """The figures of README and RESULTS.md that are made of records, by file name; those without records are left out."""
-    recalled = study.rows(results.records(folder, "recall"))
-    by_length = results.records(folder, "fig7")
-    reached = reach.curves(results.records(folder, "claims"), "tanh")
-    compared = comparison.rows(results.records(folder, "comparison"))
     made = {
-        "recall.png": (recalled, study.draw),
-        "fig7.png": (by_length, lambda found: fig7.draw(fig7.data(found))),
-        "reach.png": (reached, reach.draw),
-        "comparison.png": (compared, comparison.draw),
+        "recall.png": (study.draw, study.rows(results.records(folder, "recall"))),
+        "fig7.png": (lambda found: fig7.draw(fig7.data(found)), results.records(folder, "fig7")),
+        "reach.png": (reach.draw, reach.curves(results.records(folder, "claims"), "tanh")),
+        "comparison.png": (comparison.draw, comparison.rows(results.records(folder, "comparison"))),
     }
-    return {name: draw(found) for name, (found, draw) in made.items() if found}
+    return {name: draw(found) for name, (draw, found) in made.items() if found}
 
 
 def _is_solved_at_its_longest(row: Row) -> bool:
     """Whether every seed of enough solved it, and errs as little at the longest length alone as it may over all lengths."""
     errors = row.errors.get(row.length[1], [])
-    return (
-        row.preset == "steady"
-        and row.success.solved == row.success.seeds == len(errors) >= SEEDS
-        and max(errors) <= SUCCESS
-    )
+    solved = row.success.solved == row.success.seeds == len(errors) >= SEEDS
+    return solved and row.preset == "steady" and max(errors) <= SUCCESS

@@ -14,8 +14,9 @@ results/bench.json       the speed of a training step
 from __future__ import annotations
 
 import json
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from steadygrad.paper import comparison, fig7
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import tables
+from steadygrad.success import grouped
 from steadygrad.sweep.records import read_records
 from steadygrad.table import Table
 
@@ -77,19 +79,11 @@ def _gated(record: Record) -> list[str]:
     """The gated layers beside torch's, as a table; records made before they were measured have none."""
     head = ["", "time", "torch's, without Ω", "with Ω, of without", "peak memory, of torch's", "its products at peak"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for kind, sizes in record.items():
-        for size, found in sizes.items():
-            at_peak = found.get("products_at_peak_ms")
-            rows.append(
-                [
-                    f"**sg.{kind} with Ω**, {size}",
-                    f"**{found['omega_ms']:.2f} ms**",
-                    f"{found['torch_ms']:.2f} ms ({found['times_quicker']:.2f}×)",
-                    f"{found['omega_on_off']:.2f}×",
-                    f"{found['memory_of_torchs']:.2f}",
-                    f"{at_peak:.2f} ms" if at_peak else "–",
-                ]
-            )
+    for kind, size, found in ((kind, size, found) for kind, sizes in record.items() for size, found in sizes.items()):
+        times = f"**{found['omega_ms']:.2f} ms**", f"{found['torch_ms']:.2f} ms ({found['times_quicker']:.2f}×)"
+        shares = f"{found['omega_on_off']:.2f}×", f"{found['memory_of_torchs']:.2f}"
+        at_peak = found.get("products_at_peak_ms")
+        rows.append([f"**sg.{kind} with Ω**, {size}", *times, *shares, f"{at_peak:.2f} ms" if at_peak else "–"])
     said = "At peak: what the matrix products of such a step would take at the speed of torch's product of two large matrices."
     return [*_markdown(rows), "", said, ""] if record else []
 
@@ -122,6 +116,7 @@ def _training(record: Record) -> list[str]:
 
 
 COMMAND = "make results"
+SEEDS = re.compile(r"(steadygrad sweep .*--seeds )(\S+)(.*)")
 FIG7 = (
     "**Settings `{}`.** Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with "
     "Wilson's 95 % interval. All runs: {}."
@@ -175,10 +170,10 @@ def render(folder: Path) -> str:
 
 
 def _by_length(found: Sequence[Record]) -> str:
-    by_preset = [[r for r in found if r["preset"] == name] for name in sorted({record["preset"] for record in found})]
+    by_preset = sorted(grouped(found, lambda record: record["preset"]).items())
     made = [
-        _made(mine, FIG7.format(mine[0]["preset"], tables.common(mine)), tables.success_by_length(mine))
-        for mine in by_preset
+        _made(mine, FIG7.format(preset, tables.common(mine)), tables.success_by_length(mine))
+        for preset, mine in by_preset
     ]
     return "\n".join(made) or not_run("reproduce fig7 --budget hours")
 
@@ -210,7 +205,7 @@ def _made(records: Sequence[Record], *parts: str | Table) -> str:
         return ", ".join(sorted({str(value) for value in values if value}))
 
     machines = each(f"{machine['cpu']} ({machine['threads']} threads)" for r in records if (machine := r["machine"]))
-    commands = "`, `".join(sorted({record["command"] for record in records if record["command"]}))
+    commands = "`, `".join(merged(record["command"] for record in records if record["command"]))
     dates = sorted({record["date"] for record in records})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     results = [record["result"] for record in records if record["result"]]
@@ -219,3 +214,24 @@ def _made(records: Sequence[Record], *parts: str | Table) -> str:
     facts = f"{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}"
     source = f"<sub>{facts}. Made by `{commands}`.</sub>"
     return "\n".join(f"{part.markdown() if isinstance(part, Table) else part}\n" for part in (*parts, source))
+
+
+def merged(commands: Iterable[str]) -> list[str]:
+    """Each command once; sweeps that differ in their seeds alone are one command.
+
+    >>> merged(["steadygrad sweep smoke --seeds 1 --lr 2", "steadygrad sweep smoke --seeds 2:3,9 --lr 2"])
+    ['steadygrad sweep smoke --seeds 1:3,9 --lr 2']
+    """
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for command in commands:
+        begin, listed, end = found.groups() if (found := SEEDS.match(command)) else (command, "", "")
+        mine = seeds.setdefault((begin, end), set())
+        for part in filter(None, listed.split(",")):
+            first, _, last = part.partition(":")
+            mine |= {*range(int(first), int(last or first) + 1)}
+    return sorted(f"{begin}{_ranges(mine)}{end}" for (begin, end), mine in seeds.items())
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    runs = grouped(enumerate(sorted(numbers)), lambda item: item[1] - item[0]).values()
+    return ",".join(f"{run[0][1]}" if len(run) == 1 else f"{run[0][1]}:{run[-1][1]}" for run in runs)

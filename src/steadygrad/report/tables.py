@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
-import numpy as np
-
 from steadygrad.experiments.problem import title
 from steadygrad.paper import comparison as methods
 from steadygrad.paper import fig7
 from steadygrad.paper import recall as study
 from steadygrad.paper import tables as printed
 from steadygrad.paper.rows import CLAIMS, Row, rows
-from steadygrad.paper.tables import ALGORITHMS, FOLDS, TOLD_APART, Found, PaperTable, Record
+from steadygrad.paper.tables import ALGORITHMS, FIGURES, FOLDS, TOLD_APART, PaperTable, Record
+from steadygrad.success import grouped
 from steadygrad.table import Table
 from steadygrad.wording import minutes, percent, span
 
@@ -23,24 +22,21 @@ NOTHING = "–"
 
 def success_by_length(records: Sequence[Record]) -> Table:
     """Fig. 7 in numbers: k/n and Wilson's interval, a row for each algorithm, a column for each length."""
-    data = {key: np.asarray(value) for key, value in fig7.data(records).items()}
+    data = fig7.data(records)
     body = []
-    for row, algorithm in enumerate(fig7.ALGORITHMS):
-        line = [fig7.LOOKS[algorithm][0]]
+    for row, (label, *_) in enumerate(fig7.LOOKS.values()):
         cells = zip(*(data[key][row] for key in ("solved", "seeds", "low", "high")), strict=True)
-        for solved, seeds, low, high in cells:
-            line.append(f"{solved}/{seeds} ({100 * low:.0f}–{100 * high:.0f} %)" if seeds else NOTHING)
-        body.append(line)
+        said = (f"{k}/{n} ({100 * low:.0f}–{100 * high:.0f} %)" if n else NOTHING for k, n, low, high in cells)
+        body.append([label, *said])
     return Table(["algorithm", *(f"T = {length}" for length in data["lengths"])], body)
 
 
 def tasks(records: Sequence[Record], tested: Sequence[int] = (250, 300, 400)) -> Table:
     """Each task under each preset: solved, updates, minutes, errors at the lengths `tested`, and what the paper says."""
     header = ["task", "lengths", "settings", "solved", "updates", "minutes", *(f"error at {T}" for T in tested)]
-    body, claims = [], []
-    for row in rows(records):
-        claims.append(CLAIMS.get(row.problem, "") if (row.preset, row.algorithm) == ("paper", "sgd-cr") else "")
-        body.append([*_what(row), *_how(row), *(_errors(row.errors.get(T)) for T in tested)])
+    found = rows(records)
+    body = [[*_what(row), *_how(row), *(_errors(row.errors.get(T)) for T in tested)] for row in found]
+    claims = [CLAIMS.get(row.problem, "") if row.label == "paper" else "" for row in found]
     if any(claims):
         header.append("the paper says")
         body = [[*row, claim] for row, claim in zip(body, claims, strict=True)]
@@ -107,48 +103,38 @@ def gated_text(records: Sequence[Record]) -> Table:
 
 def digits(records: Sequence[Record]) -> Table:
     """Handwritten digits: for each order of the pixels and network, the share of the test set that is wrong, by α."""
-    found: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for record in records:
-        config = record["config"]
-        by_alpha = found.setdefault((record["problem"], study.NETWORKS[config["network"]]), {})
-        by_alpha.setdefault(config["alpha"], []).append(record["result"]["test"])
-
-    def shares(values: Sequence[float]) -> str:
-        return f"{percent(mean(values))} ({percent(min(values))} to {percent(max(values))})"
-
-    body = [
-        [problem, network, f"{alpha:g}" if alpha else "without Ω", f"{len(values)}", shares(values)]
-        for (problem, network), by_alpha in found.items()
-        for alpha, values in sorted(by_alpha.items())
-    ]
+    settings = grouped(records, lambda record: (record["problem"], record["config"]["network"]))
+    body = []
+    for (problem, network), mine in settings.items():
+        for alpha, seeds in sorted(grouped(mine, lambda record: record["config"]["alpha"]).items()):
+            wrong = [record["result"]["test"] for record in seeds]
+            shares = f"{percent(mean(wrong))} ({percent(min(wrong))} to {percent(max(wrong))})"
+            line = [problem, study.NETWORKS[network], f"{alpha:g}" if alpha else "without Ω", f"{len(wrong)}", shares]
+            body.append(line)
     return Table(["data", "network", "α", "seeds", "wrong in the test set"], body, text=3)
 
 
 def cells(records: Sequence[Record]) -> Table:
     """Every cell of a sweep: its result, or why it has none. Columns that no cell fills are left out."""
-    columns: dict[str, Callable[[Any], Any]] = {
-        "updates": lambda result: f"{result['updates']:,}",
-        "minutes": lambda result: minutes(result["seconds"]),
-        "wrong": lambda result: percent(result["error"]) if "error" in result else None,
-    }
-    scores: dict[str, Callable[[Any], Any]] = {
-        **{split: _score(split, ".3f") for split in ("train", "valid", "test")},
-        **{name.replace("_", " "): _score(name, "") for name in ("best_epoch", "epochs")},
-    }
+    columns: dict[str, Callable[[Any], str]] = {"updates": "{:,}".format, "seconds": minutes, "error": percent}
+    scores = {**dict.fromkeys(FIGURES, "{:.3f}".format), "best_epoch": str, "epochs": str}
     lengths = tested(records)
     body = []
     for record in records:
-        result, beyond = record["result"], record.get("generalisation", {})
-        if result is None:
-            ended = f"failed: {record['failed']}"
-        elif "solved" in result:
+        result, beyond = record["result"] or {}, record.get("generalisation", {})
+        ended = f"failed: {record.get('failed')}"
+        if "solved" in result:
             ended = "solved" if result["solved"] else f"not solved: {result['reason']}"
-        else:
+        elif result:
             ended = f"ended by {result['reason']}"
-        at = [percent(beyond[str(T)]) if str(T) in beyond else None for T in lengths]
-        first, last = ([result and make(result) for make in made.values()] for made in (columns, scores))
+        first, last = (
+            [None if result.get(name) is None else form(result[name]) for name, form in made.items()]
+            for made in (columns, scores)
+        )
+        at = (percent(beyond[str(T)]) if str(T) in beyond else None for T in lengths)
         body.append([record["id"], ended, *first, *at, *last])
-    header = ["cell", "verdict", *columns, *(f"at {T}" for T in lengths), *scores]
+    header = ["cell", "verdict", "updates", "minutes", "wrong", *(f"at {T}" for T in lengths)]
+    header += [name.replace("_", " ") for name in scores]
     used = [n for n in range(len(header)) if n < 2 or any(row[n] is not None for row in body)]
     return Table([header[n] for n in used], [[row[n] or NOTHING for n in used] for row in body], text=2)
 
@@ -156,10 +142,6 @@ def cells(records: Sequence[Record]) -> Table:
 def tested(records: Sequence[Record]) -> list[int]:
     """The lengths beyond those of training at which a record has an error."""
     return sorted({int(length) for record in records for length in record.get("generalisation", {})})
-
-
-def _score(name: str, form: str) -> Callable[[Any], str | None]:
-    return lambda result: None if result.get(name) is None else f"{result[name]:{form}}"
 
 
 def common(records: Sequence[Record]) -> str:
@@ -205,7 +187,7 @@ def figures(table: PaperTable, records: Sequence[Record]) -> Table:
             line = [row.printed.label, row.preset, fold]
             for algorithm in ALGORITHMS:
                 papers = row.printed.figure(algorithm, fold)
-                line += [_figure(row.found[algorithm], fold), NOTHING if papers is None else f"{papers:.2f}"]
+                line += [_figure(row.figures(algorithm, fold)), NOTHING if papers is None else f"{papers:.2f}"]
             body.append(line)
     header = [entry for name in ALGORITHMS.values() for entry in (name, "paper")]
     return Table(["", "settings", "fold", *header], body, text=3)
@@ -216,29 +198,26 @@ def runs(table: PaperTable, records: Sequence[Record]) -> Table:
     body = []
     for row in printed.rows(table, records):
         for algorithm, name in ALGORITHMS.items():
-            found = row.found[algorithm]
-            if not found.records:
+            if not row.found[algorithm]:
                 continue
-            results = [record["result"] for record in found.records]
-            seeds = ", ".join(str(seed) for seed in sorted(record["seed"] for record in found.records))
+            results = [record["result"] for record in row.found[algorithm]]
+            seeds = ", ".join(str(seed) for seed in sorted(record["seed"] for record in row.found[algorithm]))
+            took = mean(result["seconds"] for result in results) / 60
             epochs = [f"{mean(result[key] for result in results):.0f}" for key in ("best_epoch", "epochs")]
             # Why a run diverged is in its record.
             ended = ", ".join(sorted({result["reason"].partition(":")[0] for result in results}))
-            body.append([row.printed.label, row.preset, name, ended, seeds, *epochs, f"{found.minutes:.1f}"])
+            body.append([row.printed.label, row.preset, name, ended, seeds, *epochs, f"{took:.1f}"])
     return Table(["", "settings", "algorithm", "ended by", "seeds", "best epoch", "epochs", "minutes"], body, text=4)
 
 
-def _figure(found: Found, fold: str) -> str:
+def _figure(seeds: Sequence[float]) -> str:
     """The figure of the seed that was best on validation, and the range of all seeds where there are several.
 
-    >>> seeds = [{"result": {"test": value}} for value in (3.46, 3.52, 3.44)]
-    >>> _figure(Found(tuple(seeds)), "test"), _figure(Found(()), "test")
+    >>> _figure([3.46, 3.52, 3.44]), _figure([])
     ('3.46 (3.44–3.52)', '–')
     """
-    chosen, each = found.figure(fold), found.all(fold)
-    if chosen is None:
-        return NOTHING
-    return f"{chosen:.2f}" if len(each) == 1 else f"{chosen:.2f} ({min(each):.2f}–{max(each):.2f})"
+    several = f" ({min(seeds):.2f}–{max(seeds):.2f})" if len(seeds) > 1 else ""
+    return f"{seeds[0]:.2f}{several}" if seeds else NOTHING
 
 
 def sentences(table: PaperTable, records: Sequence[Record]) -> list[str]:
@@ -260,11 +239,9 @@ def _order(row: printed.Row) -> str:
 
 
 def _against(row: printed.Row) -> str:
-    parts: list[str] = []
-    for (name, ours), papers in zip(row.tested.items(), row.printed.test, strict=True):
-        if ours is not None and papers is not None:
-            parts.append(f"{name} {100 * (ours / papers - 1):+.1f} %".replace("-", "−"))
-    return f" Against the paper's test figures: {', '.join(parts)}." if parts else ""
+    both = [(name, ours, papers) for (name, ours), papers in zip(row.tested.items(), row.printed.test, strict=True)]
+    parts = [f"{name} {100 * (ours / papers - 1):+.1f} %" for name, ours, papers in both if ours and papers]
+    return f" Against the paper's test figures: {', '.join(parts).replace('-', '−')}." if parts else ""
 
 
 def failures(records: Sequence[Record]) -> list[str]:
