@@ -34,11 +34,10 @@ def data() -> FigureData:
     down = [*zip(errors, states, strict=True)]
     up = [*zip(inputs, states, strict=True), *((state, error) for error, state in down)]
     onward = [*itertools.pairwise(states)]
-    names = [rf"\frac{{\partial E_{{{s}}}}}{{\partial x_{{{s}}}}}" for s in STEPS]
-    names += [rf"\frac{{\partial x_{{{late}}}}}{{\partial x_{{{early}}}}}" for early, late in itertools.pairwise(STEPS)]
     backward = [*down, *((late, early) for early, late in onward)]
+    factors = [rf"\frac{{\partial {labels[start]}}}{{\partial {labels[end]}}}" for start, end in backward]
     found = {"labels": labels, "positions": positions, "forward": up + onward, "backward": backward}
-    return {key: np.array(value) for key, value in {**found, "backward_labels": names}.items()}
+    return {key: np.array(value) for key, value in {**found, "backward_labels": factors}.items()}
 
 
 def draw(data: FigureData) -> plotting.Figure:

@@ -9,7 +9,6 @@ The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,12 +19,12 @@ from steadygrad.paper import PRINTED, FigureData
 from steadygrad.success import SuccessRate, grouped
 
 TITLE, CLAIM = PRINTED["fig7"]["title"], PRINTED["fig7"]["claim"]
-ALGORITHMS = ("sgd", "sgd-c", "sgd-cr")
 LOOKS = {
     "sgd": ("SGD", plotting.GREY, "s", ":"),
     "sgd-c": ("SGD-C (clipping)", plotting.ORANGE, "D", "--"),
     "sgd-cr": ("SGD-CR (clipping and Ω)", plotting.BLUE, "o", "-"),
 }
+ALGORITHMS = tuple(LOOKS)
 BEYOND = 20  # the length beyond which, the paper says, SGD and SGD-C fail
 
 
@@ -47,29 +46,33 @@ def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
     found = grouped(ended, lambda record: (record["algorithm"], record["length"][0]))
     lengths = sorted({length for algorithm, length in found if algorithm in ALGORITHMS})
     rates = [
-        [SuccessRate.of(each["result"]["solved"] for each in found.get((algorithm, length), ())) for length in lengths]
+        SuccessRate.of(each["result"]["solved"] for each in found.get((algorithm, length), ()))
         for algorithm in ALGORITHMS
+        for length in lengths
     ]
+    ends = [rate.interval if rate.seeds else (None, None) for rate in rates]
 
-    def table(entry: Any, kind: type) -> Any:
-        return np.array([[entry(rate) for rate in row] for row in rates], dtype=kind).reshape(len(ALGORITHMS), -1)
+    def table(entries: Iterable[Any], kind: type = float) -> Any:
+        return np.array(list(entries), dtype=kind).reshape(len(ALGORITHMS), len(lengths))  # None becomes NaN
 
-    low, high = (table(lambda rate, end=end: rate.interval[end] if rate.seeds else None, float) for end in (0, 1))
-    counts = {name: table(operator.attrgetter(name), int) for name in ("solved", "seeds")}
-    # None becomes NaN
-    rate = table(operator.attrgetter("rate"), float)
-    return {"lengths": np.array(lengths, dtype=int), **counts, "rate": rate, "low": low, "high": high}
+    return {
+        "lengths": np.array(lengths, dtype=int),
+        "solved": table((rate.solved for rate in rates), int),
+        "seeds": table((rate.seeds for rate in rates), int),
+        "rate": table(rate.rate for rate in rates),
+        **{name: table(end[number] for end in ends) for number, name in enumerate(("low", "high"))},
+    }
 
 
 def draw(data: FigureData) -> plotting.Figure:
     """The rate against the length on a log axis, with its interval; below it, how many seeds of how many."""
     with plotting.drawing(6.8, 4.4) as figure:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 0.2))
-        lengths = np.asarray(data["lengths"], dtype=float)
+        lengths = data["lengths"].astype(float)
         claim = f"the paper: beyond {BEYOND} steps SGD-CR alone"
         axes.axvspan(1.12 * BEYOND, 1e9, color="#EFEFEC", zorder=0, linewidth=0, label=claim)
         for row in range(len(ALGORITHMS)):
-            one = {key: np.asarray(value)[row] for key, value in data.items() if key != "lengths"}
+            one = {key: value[row] for key, value in data.items() if key != "lengths"}
             _series(axes, lengths, one, row)
             _counts(below, lengths, one, row)
         if len(lengths):
@@ -79,10 +82,8 @@ def draw(data: FigureData) -> plotting.Figure:
         plotting.shares(axes, np.linspace(0, 1, 5))
         axes.tick_params(labelbottom=True)
         plotting.horizontal_lines(axes)
-        handles, labels = axes.get_legend_handles_labels()
-        # the paper's claim comes last
-        handles, labels = [*handles[1:], handles[0]], [*labels[1:], labels[0]]
-        axes.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+        papers, *ours = axes.get_legend_handles_labels()[0]
+        axes.legend(handles=[*ours, papers], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 

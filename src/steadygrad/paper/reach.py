@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from steadygrad import plotting
+from steadygrad.success import grouped
 
 LINES = {"sgd-cr": ("with Ω", plotting.BLUE, "-"), "sgd-c": ("without Ω", plotting.ORANGE, "--")}
 LEAST = 1e-12  # what is smaller is drawn at the lower edge
@@ -26,16 +27,13 @@ def curves(records: Iterable[Mapping[str, Any]], preset: str) -> dict[str, Curve
     >>> curves([run | {"flow": {"steps": 3, "stride": 1, "norms": [1.0, 0.5, 0.25]}}], "tanh")["sgd-cr"][:2]
     ([0, 1, 2], [1.0, 0.5, 0.25])
     """
-    found: dict[str, dict[int, list[float]]] = {}
-    for record in records:
-        is_meant = record["problem"] == "temporal-order" and record["length"][0] < record["length"][1]
-        if not is_meant or record["preset"] != preset or "flow" not in record:
-            continue
-        flow, of_lag = record["flow"], found.setdefault(record["algorithm"], {})
-        for index, norm in enumerate(flow["norms"]):
-            of_lag.setdefault(index * flow["stride"], []).append(math.inf if norm is None else norm)
+    meant = [r for r in records if r["problem"] == "temporal-order" and r["length"][0] < r["length"][1] and "flow" in r]
     made: dict[str, Curve] = {}
-    for algorithm, of_lag in found.items():
+    for algorithm, seeds in grouped((r for r in meant if r["preset"] == preset), lambda r: r["algorithm"]).items():
+        of_lag: dict[int, list[float]] = {}
+        for flow in (record["flow"] for record in seeds):
+            for index, norm in enumerate(flow["norms"]):
+                of_lag.setdefault(index * flow["stride"], []).append(math.inf if norm is None else norm)
         middle, least, most = ([fold(of_lag[lag]) for lag in sorted(of_lag)] for fold in (median, min, max))
         made[algorithm] = sorted(of_lag), middle, least, most
     return made

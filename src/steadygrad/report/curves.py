@@ -11,6 +11,7 @@ import numpy as np
 from steadygrad import plotting, storage
 from steadygrad.analysis.history import History, history
 from steadygrad.experiments import files
+from steadygrad.success import grouped
 
 COLORS = {"sgd": plotting.GREY, "sgd-c": plotting.ORANGE, "sgd-r": plotting.PURPLE, "sgd-cr": plotting.BLUE}
 PANELS = {
@@ -82,27 +83,26 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> plotting.Figure:
 
 def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> plotting.Figure:
     """The error, or the validation, of every run against updates; `runs` are (title of its panel, algorithm, `metrics`)."""
-    titles = list(dict.fromkeys(title for title, _, _ in runs))
-    across = min(ACROSS, len(titles))
-    down = -(-len(titles) // across)
+    by_title = grouped(runs, lambda run: run[0])
+    across = min(ACROSS, len(by_title))
+    down = -(-len(by_title) // across)
     with plotting.drawing(7.4 if across > 1 else 5.0, 0.5 + 2.0 * down) as figure:
         panels = figure.subplots(down, across, squeeze=False)
-        for axes in panels.flat[len(titles) :]:
+        for axes in panels.flat[len(by_title) :]:
             axes.set_axis_off()
-        for axes, title in zip(panels.flat, titles, strict=False):
-            mine = [run for run in runs if run[0] == title]
+        for place, (axes, (title, mine)) in enumerate(zip(panels.flat, by_title.items(), strict=False)):
             for _, algorithm, seen in mine:
-                y = seen["error"] if "error" in seen else seen["valid"]
-                _line(axes, seen["updates"], y, COLORS[algorithm], width=1.0)
+                _line(
+                    axes, seen["updates"], seen["error" if "error" in seen else "valid"], COLORS[algorithm], width=1.0
+                )
             axes.set_title(title)
             if all("error" in seen for _, _, seen in mine):
                 _share(axes)
             _updates(axes)
-        for row in range(down):
-            first = runs[[run[0] for run in runs].index(titles[row * across])][2]
-            panels[row][0].set_ylabel("answered wrong" if "error" in first else "validation")
-        for axes in panels.flat[max(0, len(titles) - across) : len(titles)]:
-            axes.set_xlabel("updates")
+            if place % across == 0:
+                axes.set_ylabel("answered wrong" if "error" in mine[0][2] else "validation")
+            if place >= len(by_title) - across:
+                axes.set_xlabel("updates")
         used = [name for name in COLORS if any(algorithm == name for _, algorithm, _ in runs)]
         lines = [panels.flat[0].plot([], [], color=COLORS[name], label=name.upper())[0] for name in used]
         figure.legend(handles=lines, loc="outside upper center", ncols=len(lines))

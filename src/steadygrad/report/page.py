@@ -33,9 +33,12 @@ class Page:
         code = f" <code>{html.escape(command)}</code>" if command else ""
         self.parts.append(f"<p>{html.escape(text)}{code}</p>")
 
-    def table(self, table: Table, links: Mapping[str, str] | None = None) -> None:
-        """A table; `links` are those of entries in its first column."""
-        self.parts.append(table.html(links))
+    def table(self, table: Table, heading: str = "", links: Mapping[str, str] | None = None) -> None:
+        """A table, under its heading; without rows both are left out. `links` are those of entries in its first column."""
+        if heading and table.rows:
+            self.heading(heading)
+        if table.rows or not heading:
+            self.parts.append(table.html(links))
 
     def figure(self, figure: plotting.Figure, alt: str, caption: str = "") -> None:
         """A matplotlib figure as embedded SVG; `alt` says what it shows to those who can't see it."""

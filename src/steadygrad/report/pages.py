@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,16 @@ from steadygrad.analysis import history
 from steadygrad.experiments import Config, Result, files
 from steadygrad.experiments.problem import title
 from steadygrad.paper import comparison, fig7
-from steadygrad.paper.rows import CLAIMS
+from steadygrad.paper.rows import CLAIMS, Record
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import curves, tables
 from steadygrad.report.page import Page
 from steadygrad.success import grouped
-from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, read
+from steadygrad.sweep.cell import STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
 from steadygrad.table import Table
 from steadygrad.wording import minutes, percent, span
 
-Record = Mapping[str, Any]
 NO_RESULT = "Still running, or interrupted: there is no result yet."
 
 
@@ -59,8 +58,8 @@ def of_run(directory: Path) -> Page:
         if np.isfinite(gradients.eigenvalues).any():
             alt = "eigenvalues of the recurrent weights in the complex plane, by training time"
             page.figure(history.draw_spectrum(gradients), alt)
-    page.heading("Settings")
-    page.table(Table(["setting", "value"], [[key, str(value)] for key, value in config.as_dict().items()], text=2))
+    settings = [[key, str(value)] for key, value in config.as_dict().items()]
+    page.table(Table(["setting", "value"], settings, text=2), "Settings")
     version = (read(directory / files.RESULT) or {}).get("version", __version__)
     page.footer(f"steadygrad {version} · {directory.name}")
     return page
@@ -82,9 +81,7 @@ def of_sweep(directory: Path) -> Page:
     if about["command"]:
         page.text("Made by", about["command"])
     _success(page, drawn)
-    if drawn:
-        page.heading("By problem, lengths and settings")
-        page.table(tables.tasks(drawn, tables.tested(drawn)))
+    page.table(tables.tasks(drawn, tables.tested(drawn)), "By problem, lengths and settings")
     for table in TABLES.values():
         if tables.figures(table, records).rows:
             page.heading(table.title)
@@ -96,11 +93,11 @@ def of_sweep(directory: Path) -> Page:
         page.figure(curves.draw_sweep(runs), alt)
     pages = {name: Path(name) / "index.html" for name in about["cells"]}
     links = {name: str(path) if (directory / path).is_file() else f"{name}/" for name, path in pages.items()}
-    if records:
-        page.heading("Every cell")
-        page.table(tables.cells(records), links)
+    page.table(tables.cells(records), "Every cell", links)
     known = {record["id"] for record in records}
-    _unfinished(page, directory, [name for name in about["cells"] if name not in known], links)
+    page.table(
+        _unfinished([directory / name for name in about["cells"] if name not in known]), "Not finished yet", links
+    )
     page.footer(source(records))
     return page
 
@@ -129,12 +126,10 @@ def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
         page.table(tables.comparison(records))
     elif what == "tasks":
         page.table(tables.tasks(records))
-        page.heading("What the paper says of SGD-CR")
-        page.table(Table(["task", "claim"], [[task, claim] for task, claim in CLAIMS.items()], text=2))
+        page.table(Table(["task", "claim"], list(CLAIMS.items()), text=2), "What the paper says of SGD-CR")
     else:
         _paper_table(page, TABLES[what], records)
-    page.heading("Every run")
-    page.table(tables.cells(records))
+    page.table(tables.cells(records), "Every run")
     page.footer(source(records))
     return page
 
@@ -204,19 +199,14 @@ def _learned(folder: Path) -> tuple[str, str, dict[str, Any]]:
     return ", ".join(parts), config.algorithm, curves.metrics(folder)
 
 
-def _unfinished(page: Page, directory: Path, names: Sequence[str], links: Mapping[str, str]) -> None:
+def _unfinished(folders: Sequence[Path]) -> Table:
     """The cells of a sweep in progress that have no result yet."""
     rows = []
-    for name in names:
-        folder = directory / name
-        if (folder / FAILURE).is_file():
-            continue
+    for folder in folders:
         state = "running, or its worker was killed" if (folder / STARTS).is_file() else "waiting"
         lines = storage.read_lines(folder / files.METRICS) if _holds(folder / files.METRICS) else []
-        rows.append([name, state, f"{lines[-1]['updates']:,}" if lines else tables.NOTHING])
-    if rows:
-        page.heading("Not finished yet")
-        page.table(Table(["cell", "state", "updates"], rows, text=2), links)
+        rows.append([folder.name, state, f"{lines[-1]['updates']:,}" if lines else tables.NOTHING])
+    return Table(["cell", "state", "updates"], rows, text=2)
 
 
 def _holds(path: Path) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -147,24 +147,26 @@ Record = dict[str, Any]
 def render(folder: Path) -> str:
     """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
     page = Template((Path(__file__).parent / "results.md").read_text(encoding="utf-8"))
-    tasks, longest = records(folder, "tasks", "ablation", "claims"), records(folder, "longest")
-    recall, text = records(folder, "recall"), records(folder, "gated_text")
-    compared, pixels = records(folder, "comparison"), records(folder, "digits")
+
+    def section(table: Callable[[Any], Table], *grids: str, said: str = "", command: str = "") -> str:
+        found = records(folder, *grids)
+        return _made(found, *filter(None, [said]), table(found)) or (not_run(command) if command else "")
+
     gated = [
-        _made(recall, tables.recall(recall)) or not_run("sweep recall --budget hours --out runs/recall"),
-        _made(text, GATED_TEXT, tables.gated_text(text)),
-        _made(pixels, DIGITS, tables.digits(pixels)),
+        section(tables.recall, "recall", command="sweep recall --budget hours --out runs/recall"),
+        section(tables.gated_text, "gated_text", said=GATED_TEXT),
+        section(tables.digits, "digits", said=DIGITS),
     ]
+    compare = "reproduce comparison --budget hours --out runs/comparison"
     return page.substitute(
         claim=fig7.CLAIM,
         fig7=_by_length(records(folder, "fig7")),
-        tasks=_made(tasks, tables.tasks(tasks)) or not_run("reproduce tasks --budget hours"),
+        tasks=section(tables.tasks, "tasks", "ablation", "claims", command="reproduce tasks --budget hours"),
         **{name: _printed(table, records(folder, name)) for name, table in TABLES.items()},
-        longest=_made(longest, tables.longest(longest)) or not_run("sweep longest --out runs/longest"),
+        longest=section(tables.longest, "longest", command="sweep longest --out runs/longest"),
         recall="\n".join(filter(None, gated)),
         compared=comparison.CLAIM,
-        comparison=_made(compared, COMPARISON, tables.comparison(compared))
-        or not_run("reproduce comparison --budget hours --out runs/comparison"),
+        comparison=section(tables.comparison, "comparison", said=COMPARISON, command=compare),
         speed=speed(folder).removesuffix("\n"),
     )
 

@@ -25,7 +25,7 @@ from steadygrad import experiments, provenance, storage
 from steadygrad.experiments import Config, Result, files
 from steadygrad.storage import read_json as read
 from steadygrad.storage import write_json as write
-from steadygrad.sweep.grid import Cell
+from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.wording import duration
 
 DEATHS = 3  # starts without an end after which a cell is given up: the first one, and two more
@@ -70,6 +70,11 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
     if any(str(length) not in tested for length in _tests(cell, result)):
         return None
     return Outcome.of(cell.id, result)
+
+
+def remaining(grid: Grid, directory: Path) -> list[Cell]:
+    """The cells of a grid that have no outcome in `directory` yet."""
+    return [cell for cell in grid.cells if finished(cell, Path(directory) / cell.id) is None]
 
 
 def can_go_on(config: Config, result: Result) -> bool:

@@ -11,8 +11,8 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -99,29 +99,25 @@ def _of(function: Callable[[Any], Any], cell: Any) -> Any:
 
 def _in_time(connect: Callable[[], Any]) -> Any:
     """`connect()`, unless it takes too long: both engines wait without end for something that is no cluster."""
-    answers: Queue[Any] = Queue()
+    answer: Future[Any] = Future()
 
     def attempt() -> None:
         try:
-            answers.put(connect())
+            answer.set_result(connect())
         except Exception as reason:  # to be raised where it can be heard
-            answers.put(reason)
+            answer.set_exception(reason)
 
     threading.Thread(target=attempt, daemon=True).start()
-    try:
-        answer = answers.get(timeout=PATIENCE * TIMEOUT)
-    except Empty:
-        raise TimeoutError(f"no answer that a cluster would give in {PATIENCE * TIMEOUT:.0f} s") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    if not wait([answer], PATIENCE * TIMEOUT).done:
+        raise TimeoutError(f"no answer that a cluster would give in {PATIENCE * TIMEOUT:.0f} s")
+    return answer.result()
 
 
 @contextmanager
 def _explained(engine: str, address: str) -> Iterator[None]:
     try:
         yield
-    except (KeyboardInterrupt, MemoryError):
+    except MemoryError:
         raise
     except Exception as reason:  # whatever a cluster can die of, the user hears one sentence
         first = str(reason).strip().splitlines()[:1] or [""]

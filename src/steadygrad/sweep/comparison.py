@@ -107,9 +107,9 @@ BUDGETS = {"minutes": Size(1, 30.0, 4.0, {ORDER: (50,)}), "hours": Size(3, 300.0
 
 def tuning(name: str, size: Size, seeds: Seeds, overrides: Settings) -> Grid:
     """Eight trials of every method."""
+    limit = {"max_seconds": size.trial_seconds}
     cells = [
         _cell(f"{method}-trial{trial}", about, next(iter(about.problems)), BEGIN, seed, {**limit, **tried, **overrides})
-        for limit in ({"max_seconds": size.trial_seconds},)
         for seed, (method, about) in itertools.product(chosen_seeds(seeds, 1, SEED), METHODS.items())
         for trial, tried in enumerate(about.candidates, 1)
     ]
@@ -119,9 +119,9 @@ def tuning(name: str, size: Size, seeds: Seeds, overrides: Settings) -> Grid:
 def comparison(name: str, size: Size, seeds: Seeds, overrides: dict[str, Any]) -> Grid:
     """Every method on every problem that it can learn, with the settings `tuned`, by method; else its first candidate."""
     tuned: Mapping[str, Settings] = overrides.pop("tuned", {})
+    limit = {"max_seconds": size.seconds}
     cells = [
         _cell(method, about, problem, length, seed, {**limit, **tuned.get(method, about.candidates[0]), **overrides})
-        for limit in ({"max_seconds": size.seconds},)
         for seed, (method, about) in itertools.product(chosen_seeds(seeds, size.seeds), METHODS.items())
         for problem, lengths in about.problems.items()
         for length in lengths

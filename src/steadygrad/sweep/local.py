@@ -15,6 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from types import SimpleNamespace
 from typing import Any
 
 from steadygrad.checks import whole
@@ -24,6 +25,8 @@ GRACE = 20.0  # seconds that running cells get to write a checkpoint when the sw
 
 # One thread for each model: several would fight over the cores the other models run on.
 SINGLE_THREADED = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+WORKER = SimpleNamespace(stopped=False, busy=False)
+"""In a worker's process: whether it got SIGINT, and whether it runs a cell."""
 
 
 class Local:
@@ -48,7 +51,7 @@ class Local:
             while waiting or running:
                 while waiting and idle:
                     slot, cell = idle.pop(), waiting.popleft()
-                    running[slot.submit(_Stoppable(function), cell)] = (slot, cell)
+                    running[slot.submit(_interruptible, function, cell)] = (slot, cell)
                 # A limit, so that Ctrl-C is heard on every platform.
                 done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -77,13 +80,13 @@ class _Slot:
         self._pool: Any = None
         self._process: Future[int] | None = None
 
-    def submit(self, function: Callable[[Any], Any], cell: Any) -> Future[Any]:
+    def submit(self, *call: Any) -> Future[Any]:
         from joblib.externals.loky import ProcessPoolExecutor
 
         if self._pool is None:
             self._pool = ProcessPoolExecutor(max_workers=1, initializer=_begin, env=SINGLE_THREADED)
             self._process = self._pool.submit(os.getpid)
-        return self._pool.submit(function, cell)
+        return self._pool.submit(*call)
 
     @property
     def process(self) -> int | None:
@@ -95,8 +98,7 @@ class _Slot:
         """Whether the process is gone; a new one is then made for the next cell."""
         from joblib.externals.loky import BrokenProcessPool
 
-        gone = isinstance(future.exception(), BrokenProcessPool)
-        if gone:
+        if gone := isinstance(future.exception(), BrokenProcessPool):
             self.close()
         return gone
 
@@ -112,7 +114,7 @@ def _begin() -> None:
     It leaves the terminal's group: Ctrl-C reaches every process of that, and the sweep passes it on instead, once. And it ends
     with the sweep that started it: the next sweep would run the same cell beside it.
     """
-    signal.signal(signal.SIGINT, _Stoppable.stop)
+    signal.signal(signal.SIGINT, _interrupt)
     if hasattr(os, "setsid"):
         os.setsid()
     sweep = os.getppid()
@@ -125,37 +127,28 @@ def _begin() -> None:
     threading.Thread(target=leave_with_it, daemon=True).start()
 
 
-class _Stoppable:
-    """`function`, which raises KeyboardInterrupt once its process got SIGINT, be it before the call or while it lasts."""
+def _interruptible(function: Callable[[Any], Any], cell: Any) -> Any:
+    """`function(cell)`, which raises KeyboardInterrupt once its process got SIGINT, be it before the call or while it lasts."""
+    if WORKER.stopped:
+        raise KeyboardInterrupt
+    WORKER.busy = True
+    try:
+        return function(cell)
+    finally:
+        WORKER.busy = False
 
-    stopped = busy = False
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
-
-    def __call__(self, cell: Any) -> Any:
-        if _Stoppable.stopped:
-            raise KeyboardInterrupt
-        _Stoppable.busy = True
-        try:
-            return self.function(cell)
-        finally:
-            _Stoppable.busy = False
-
-    @staticmethod
-    def stop(number: int, frame: Any) -> None:
-        """The handler of SIGINT."""
-        _Stoppable.stopped = True
-        if _Stoppable.busy:
-            raise KeyboardInterrupt
+def _interrupt(number: int, frame: Any) -> None:
+    WORKER.stopped = True
+    if WORKER.busy:
+        raise KeyboardInterrupt
 
 
 def _stop(running: dict[Future[Any], tuple[_Slot, Any]]) -> None:
     """Pass Ctrl-C on to every process, as soon as it is up, and wait for their checkpoints."""
     words = f"stopping: {len(running)} running cells write a checkpoint (at most {GRACE:.0f} s)"
     print(words, file=sys.stderr, flush=True)
-    told: set[int] = set()
-    deadline = time.monotonic() + GRACE
+    told, deadline = set[int](), time.monotonic() + GRACE
     while time.monotonic() < deadline and not all(future.done() for future in running):
         for slot, _ in running.values():
             if slot.process is not None and slot.process not in told:

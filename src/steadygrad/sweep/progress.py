@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from steadygrad.checks import one_of
 from steadygrad.experiments import Config, Result
 from steadygrad.experiments.config import DRAWN
-from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read
+from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read, remaining
 from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.wording import duration
 
@@ -54,22 +54,20 @@ class Estimate:
 
 def estimate(grid: Grid, directory: Path, workers: int) -> Estimate:
     """How long the cells of `grid` that are not finished in `directory`, which may not exist yet, take with `workers`."""
-    known: dict[tuple[Any, ...], float] = {}
+    known, seconds = dict[tuple[Any, ...], float](), dict[str, float]()
     for cell in grid.cells:
         result = Result.read(Path(directory) / cell.id)
         least = UPDATES["drawn"] if cell.config.form == DRAWN else 0
         if result is not None and (done := result.reached(cell.config.limit)) > least:
             known[_shape(cell.config)] = result.total_seconds / done
-    seconds: dict[str, float] = {}
-    for cell in grid.cells:
-        if finished(cell, Path(directory) / cell.id) is None:
-            config, shape = cell.config, _shape(cell.config)
-            if config.max_seconds is not None:
-                seconds[cell.id] = config.max_seconds
-                continue
-            if shape not in known:
-                known[shape] = (measured_update if config.form == DRAWN else measured_epoch)(config)
-            seconds[cell.id] = known[shape] * getattr(config, config.limit)
+    for cell in remaining(grid, directory):
+        config, shape = cell.config, _shape(cell.config)
+        if config.max_seconds is not None:
+            seconds[cell.id] = config.max_seconds
+            continue
+        if shape not in known:
+            known[shape] = (measured_update if config.form == DRAWN else measured_epoch)(config)
+        seconds[cell.id] = known[shape] * getattr(config, config.limit)
     return Estimate(seconds, workers)
 
 
@@ -137,19 +135,18 @@ class Watch:
         style: str = "auto",
         stream: TextIO | None = None,
     ) -> None:
-        self.style = one_of("progress", style, STYLES)
+        self.style, self.stream = one_of("progress", style, STYLES), stream or sys.stderr
         self.left = {cell.id: cell for cell in cells}
         self.directory, self.workers, self.total = directory, workers, done + len(cells)
-        self.stream = stream or sys.stderr
         self._seconds: list[tuple[Cell, float]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._bar: Any = None
 
     def __enter__(self) -> Watch:
+        if self.style == "auto" and self.stream.isatty():
+            self._bar = _bar(self.stream, self.total)
         if self.style != "none":
-            if self.style == "auto" and self.stream.isatty():
-                self._bar = _bar(self.stream, self.total)
             self._thread.start()
         return self
 
@@ -188,9 +185,13 @@ class Watch:
             if outcome is None:
                 continue
             del self.left[cell.id]
-            result = Result.read(folder) if outcome.status == "finished" else None
-            self._seconds += [] if result is None else [(cell, result.total_seconds)]
-            self._say(f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}{self._rest()}")
+            if outcome.status == "finished" and (result := Result.read(folder)):
+                self._seconds.append((cell, result.total_seconds))
+            line = f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}"
+            if self._bar is not None:
+                self._bar.console.print(line, highlight=False, markup=False)
+            else:
+                print(line + self._rest(), file=self.stream, flush=True)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.total - len(self.left), rest=self._rest())
 
@@ -202,14 +203,8 @@ class Watch:
         if not self.left:
             return ""
         left, running = self.time_left, self.running
-        words = [f"{running} running", f"{len(self.left) - running} waiting"]
-        return " · ".join(["", *words, *([] if left is None else [f"about {duration(left)} left"])])
-
-    def _say(self, line: str) -> None:
-        if self._bar is not None:
-            self._bar.console.print(line.split(" · ")[0], highlight=False, markup=False)
-        else:
-            print(line, file=self.stream, flush=True)
+        last = "" if left is None else f" · about {duration(left)} left"
+        return f" · {running} running · {len(self.left) - running} waiting{last}"
 
 
 def _bar(stream: TextIO, total: int) -> Any:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from steadygrad import __version__, provenance, storage
 from steadygrad.experiments import files
-from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, can_grow, finished, read, write
-from steadygrad.sweep.grid import Cell, Grid
+from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, can_grow, finished, read, remaining, write
+from steadygrad.sweep.grid import Grid
 from steadygrad.sweep.local import Local
 from steadygrad.sweep.progress import Watch
 
@@ -23,8 +23,6 @@ PREPARING = (LOCK, f".{SWEEP}.tmp")  # what a folder may hold while another swee
 
 class Engine(Protocol):
     """What runs the cells: `Local`, `Dask`, `Ray`."""
-
-    name: str
 
     def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in any order."""
@@ -52,8 +50,8 @@ def run(
     """
     directory = Path(directory).resolve()
     _prepare(grid, directory, command)
+    left = remaining(grid, directory)
     outcomes = {cell.id: outcome for cell in grid.cells if (outcome := finished(cell, directory / cell.id))}
-    left = [cell for cell in grid.cells if cell.id not in outcomes]
     for cell in left:
         # Starts of an earlier sweep that was killed as a whole say nothing against the cell.
         for name in (STARTS, FAILURE):
@@ -65,11 +63,6 @@ def run(
         with Watch(left, directory, len(outcomes), getattr(engine, "workers", None), progress):
             outcomes |= {outcome.id: outcome for outcome in engine.run(work, left)}
     return [outcomes[cell.id] for cell in grid.cells]
-
-
-def remaining(grid: Grid, directory: Path) -> list[Cell]:
-    """The cells of a grid that have no outcome in `directory` yet."""
-    return [cell for cell in grid.cells if finished(cell, Path(directory) / cell.id) is None]
 
 
 def _prepare(grid: Grid, directory: Path, command: str) -> None:
