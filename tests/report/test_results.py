@@ -49,6 +49,26 @@ def test_the_page_has_the_counts_the_medians_the_errors_and_the_command(tmp_path
     assert "Made by `steadygrad reproduce tasks --budget hours`" in page
 
 
+def test_a_cell_that_two_grids_ran_counts_once(tmp_path: Path) -> None:
+    shorter = [record(preset="paper", seed=seed, solved=False) for seed in (1, 2)]
+    write_lines(tmp_path / "tasks.jsonl", shorter)
+    write_lines(tmp_path / "claims.jsonl", [record(preset="paper", seed=seed, grid="claims") for seed in (2, 3)])
+    assert "| temporal-order | 50–200 | paper | 2/3 | 2,500 | 2.5 |" in results.render(tmp_path)
+
+
+def test_sweeps_that_differ_in_their_seeds_are_one_command_below_the_table(tmp_path: Path) -> None:
+    sweeps = [f"steadygrad sweep claims --seeds {seeds} --lr 0.1" for seeds in ("1", "2", "3", "7,9:10")]
+    others = [
+        "steadygrad sweep claims --seeds 4",
+        "steadygrad reproduce tasks --seeds 5",
+        "steadygrad reproduce tasks --seeds 3",
+    ]
+    made = [record(seed=seed, command=each) for seed, each in enumerate([*sweeps, *others], 1)]
+    write_lines(tmp_path / "claims.jsonl", made)
+    merged = ["steadygrad sweep claims --seeds 1:3,7,9:10 --lr 0.1", others[0]]
+    assert f"Made by `{'`, `'.join([*sorted(others[1:]), *merged])}`.</sub>" in results.render(tmp_path)
+
+
 def test_presets_of_fig7_have_tables_of_their_own(tmp_path: Path) -> None:
     write_lines(tmp_path / "fig7.jsonl", [record(length=(10, 10), preset=preset) for preset in ("paper", "steady")])
     page = results.render(tmp_path)

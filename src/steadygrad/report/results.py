@@ -193,9 +193,9 @@ def not_run(command: str) -> str:
 
 
 def records(folder: Path, *grids: str) -> list[Record]:
-    """What `folder` has of some grids."""
+    """What `folder` has of some grids; of a cell that was run twice, in two grids or two sweeps, the last record counts."""
     paths = [folder / f"{grid}.jsonl" for grid in grids]
-    return [record for path in paths if path.is_file() for record in read_records(path)]
+    return list({record["id"]: record for path in paths if path.is_file() for record in read_records(path)}.values())
 
 
 def _made(records: Sequence[Record], *parts: str | Table) -> str:
