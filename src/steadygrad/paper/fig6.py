@@ -137,9 +137,8 @@ def _labels(axes: plotting.Axes, data: FigureData) -> None:
     axes.annotate("start", path[0], xytext=(6, 2), textcoords="offset points")
     plotting.arrow(axes, tuple(path[throw - 1]), tuple(path[throw]), plotting.VERMILLION, width=1.8, head=12)
     w, b = 0.5 * (path[throw - 1] + path[throw])
-    axes.text(w - 0.08, b, "longest plain step" if data["plain_reached"] else "thrown off the wall", ha="right")
-    words = "clipped: along its\nfoot" + (" into the valley" if data["clipped_reached"] else "")
-    at = data["clipped_path"][len(data["clipped_path"]) // 4]
+    axes.text(w - 0.08, b, "thrown off the wall", ha="right")
+    words, at = "clipped: along its\nfoot into the valley", data["clipped_path"][len(data["clipped_path"]) // 4]
     line = {"arrowstyle": "-", "color": "white", "linewidth": 0.8, "shrinkB": 4}
     off = {"xytext": (-22, -54), "textcoords": "offset points"}
     axes.annotate(words, at, **off, color="white", arrowprops=line)

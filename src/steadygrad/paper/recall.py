@@ -90,8 +90,8 @@ def _panel(axes: plotting.Axes, found: dict[tuple[str, int], Row]) -> None:
         delays = sorted({delay for how, delay in found if how in (name, f"{name}-chosen")})
         chosen = [found.get((f"{name}-chosen", delay)) or found[name, delay] for delay in delays]
         points = [(delay, row.success.rate or 0.0) for delay, row in zip(delays, chosen, strict=True)]
-        looks = {"color": color, "marker": marker, "linestyle": line, "label": label}
-        axes.plot(delays, [rate for _, rate in points], **looks, clip_on=False, zorder=3)
+        rates, looks = [rate for _, rate in points], {"clip_on": False, "zorder": 3}
+        axes.plot(delays, rates, color=color, marker=marker, linestyle=line, label=label, **looks)
         for row, point in zip(chosen, points, strict=True):
             above, gap = point[1] < 0.5, 18 if point in named else 6
             named.add(point)

@@ -95,7 +95,7 @@ class Work:
 
     directory: Path  # the sweep's
     about: Mapping[str, Any] = field(default_factory=dict)  # for cell.json: grid, command, commit, version
-    run: Callable[..., Any] | None = None  # in place of `experiments.run`
+    run: Callable[..., Result] | None = None  # in place of `experiments.run`
     evaluate: Callable[..., Any] | None = None  # in place of `experiments.evaluate`
 
     def __call__(self, cell: Cell) -> Outcome:
@@ -140,18 +140,13 @@ class Work:
             # What is there differs in its limit at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
             config = files.read_config(folder) if there else cell.config
             limit = {config.limit: getattr(cell.config, config.limit)}
-            ended = (self.run or experiments.run)(config, folder, progress="none", resume=there, **limit)
-            if ended.reason.startswith("interrupted"):
-                return Outcome(cell.id, "interrupted", "interrupted")
-            result = Result.read(folder)
-        if result is None:
-            raise RuntimeError(f"the run ended without a {files.RESULT}")
+            result = (self.run or experiments.run)(config, folder, progress="none", resume=there, **limit)
+            if result.interrupted:
+                raise KeyboardInterrupt
         if cell.test_lengths:
             evaluate = self.evaluate or experiments.evaluate
             write(folder / GENERALISATION, {str(length): evaluate(folder, length) for length in _tests(cell, result)})
-        outcome = finished(cell, folder)
-        assert outcome is not None
-        return outcome
+        return Outcome.of(cell.id, result)
 
 
 def _tests(cell: Cell, result: Result) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class Method:
         return [dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())]
 
 
-RATES = (0.003, 0.001, 0.01, 0.03)
+RATES, TWO_RATES = (0.003, 0.001, 0.01, 0.03), (0.003, 0.01)
 CLIPPED: Settings = {"threshold": 1.0}
 RELU: Settings = {"nonlinearity": "relu"}
 BY_RATE_AND_NORM = {"lr": RATES, "threshold": (1.0, 0.1)}
@@ -59,12 +59,12 @@ METHODS: dict[str, Method] = {
     "l1": Method("L1 penalty", "sgd", {"l1": (1e-4, 1e-5, 1e-3, 1e-2), "lr": (0.003, 0.001)}),
     "l2": Method("L2 penalty", "sgd", {"l2": (1e-3, 1e-4, 1e-2, 1e-1), "lr": (0.003, 0.001)}),
     "per-entry": Method(
-        "clipped per entry", "sgd-c", {"threshold": (0.1, 0.001, 0.01, 1.0), "lr": (0.003, 0.01)}, {"per": "entry"}
+        "clipped per entry", "sgd-c", {"threshold": (0.1, 0.001, 0.01, 1.0), "lr": TWO_RATES}, {"per": "entry"}
     ),
-    "clip-error": Method("errors clipped", "sgd", {"clip_error": (0.01, 0.0001, 0.001, 0.1), "lr": (0.003, 0.01)}),
+    "clip-error": Method("errors clipped", "sgd", {"clip_error": (0.01, 0.0001, 0.001, 0.1), "lr": TWO_RATES}),
     "orthogonal": Method("orthogonal start", "sgd-c", BY_RATE_AND_NORM, {"init": "orthogonal"}),
     "identity": Method("identity start (IRNN)", "sgd-c", BY_RATE_AND_NORM, {**RELU, "init": "identity"}),
-    "radius": Method("ρ-scaled start", "sgd-c", {"radius": (1.1, 0.9, 1.0, 1.3), "lr": (0.003, 0.01)}, CLIPPED),
+    "radius": Method("ρ-scaled start", "sgd-c", {"radius": (1.1, 0.9, 1.0, 1.3), "lr": TWO_RATES}, CLIPPED),
     "hold": Method("hold start", "sgd-c", BY_RATE_AND_NORM, {**RELU, "init": "hold"}),
     "teacher-forcing": Method(
         "teacher forcing",
@@ -88,7 +88,7 @@ METHODS: dict[str, Method] = {
         {"leak": (0.9, 0.0, 0.7, 0.97), "radius": (0.95, 1.2)},
         {"network": "echo-state", "hidden": 500, "batch": 100, "check_every": 50, "dtype": "float64"},
     ),
-    "truncated": Method("truncated BPTT", "sgd-c", {"truncate": (25, 10, 40, 50), "lr": (0.003, 0.01)}, CLIPPED),
+    "truncated": Method("truncated BPTT", "sgd-c", {"truncate": (25, 10, 40, 50), "lr": TWO_RATES}, CLIPPED),
 }
 
 

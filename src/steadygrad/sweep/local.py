@@ -32,8 +32,6 @@ WORKER = SimpleNamespace(stopped=False, busy=False)
 class Local:
     """Runs `workers` cells at once on this machine's cores; None means one for each core."""
 
-    name = "local"
-
     def __init__(self, workers: int | None = None) -> None:
         try:
             from joblib import cpu_count

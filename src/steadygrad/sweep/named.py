@@ -25,6 +25,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from steadygrad.checks import one_of
@@ -35,6 +36,7 @@ from steadygrad.sweep.grid import Cell, Grid, Seeds, chosen_seeds, read_by
 PAPERS_TASKS = tuple(name for name in ALL_TASKS if name != "recall")  # recall is not the paper's
 ORDER = ("temporal-order",)
 Settings = Mapping[str, Any]
+BY_SEED = attrgetter("config.seed")
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Part:
             usual = {**self.settings, **self.of.get(preset, {}), **self.of.get((preset, problem), {})}
             axes |= {"problems": [problem], "seeds": chosen_seeds(seeds, number), "usual": usual}
             found += Grid.product(name, **axes, **{**self.named, **overrides}).cells
-        return sorted(found, key=_seed)
+        return sorted(found, key=BY_SEED)
 
 
 def _each(*lengths: int) -> list[tuple[int, int]]:
@@ -247,7 +249,7 @@ def _of_parts(name: str, parts: Sequence[Part], seeds: Seeds, overrides: dict[st
     ]
     # two parts may be the same cells where an override takes the place of what tells them apart
     distinct = {(cell.id, cell.config.to_json()): cell for cell in cells}.values()
-    return Grid(name, tuple(distinct if name == "claims" else sorted(distinct, key=_seed)))
+    return Grid(name, tuple(distinct if name == "claims" else sorted(distinct, key=BY_SEED)))
 
 
 # By name: what makes the grid, and its budgets.
@@ -264,7 +266,3 @@ GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
     "comparison": (comparison.comparison, comparison.BUDGETS),
     "smoke": (_of_parts, {"minutes": SMOKE}),
 }
-
-
-def _seed(cell: Cell) -> int:
-    return cell.config.seed
