@@ -28,8 +28,8 @@ from torch import Tensor
 
 from ..reproducible import stream
 from ..snapshots import Snapshot, measured, snapshot
-from .descent import Diverged
 from .evaluation import Score, Success, figure
+from .methods import Diverged
 from .network import Tally
 from .saved import Result
 
@@ -124,19 +124,19 @@ class BySuccess(_Judge):
 
     def _test(self) -> None:
         learner, updates = self.learner, self.done
-        learner.descent.judge()
+        learner.method.judge()
         found, beyond = self._found()
         low, high = self.feed.lengths.now
         seen = None
         if self.config.network != "echo-state":  # where no error goes back
             seen = look(learner.network, high, stream(self.config.seed, "look", updates))
-        before, self._tested, made = self._tested, perf_counter(), learner.since.updates
-        line: dict[str, Any] = {"updates": updates, **learner.descent.summary(), "test_loss": found.loss}
+        before, self._tested, made = self._tested, perf_counter(), learner.method.since.updates
+        line: dict[str, Any] = {"updates": updates, **learner.method.summary(), "test_loss": found.loss}
         line |= {"error": found.error, "errors": found.errors, "tested": found.sequences, "beyond": beyond}
         line |= {name: getattr(seen, name, None) for name in ("omega", "active", "spectral_radius")}
         self.horizon = 0 if seen is None else min(seen.horizon, self.config.truncate or seen.horizon)
         line |= {"horizon": self.horizon, "low": low, "high": high, "alpha": learner.alpha}
-        line |= {"lr": learner.lr if learner.descent.has_rate else None}
+        line |= {"lr": learner.lr if learner.method.has_rate else None}
         line |= {"updates_per_second": made / (self._tested - before), "seconds": self.loop.seconds}
         self.loop.write_line(line, seen)
         first = self.success.consider(found, updates, self.loop.seconds, learner.weights(), beyond)
@@ -220,7 +220,7 @@ class ByValidation(_Judge):
         self._learning += perf_counter() - self._at
         done, of_epoch = self.learner.updates, self.problem.updates_per_epoch
         if LINES * done // of_epoch > LINES * (done - 1) // of_epoch and not self.feed.at_end_of_epoch:
-            self.learner.descent.judge()
+            self.learner.method.judge()
             self._line(None)
 
     def consider(self, valid: float) -> None:
@@ -253,7 +253,7 @@ class ByValidation(_Judge):
         return Result(reason, updates, seconds, updates, seconds, self.best_updates, **scores)
 
     def _end_epoch(self) -> None:
-        self.learner.descent.judge()
+        self.learner.method.judge()
         valid = figure(self.learner.network, self.problem, "valid")
         if not math.isfinite(valid):
             raise Diverged(f"the validation costs {valid:.3g} after {self.learner.updates:,} updates")
@@ -274,7 +274,7 @@ class ByValidation(_Judge):
         since = max(self._learning - before, 1e-9)
         train = (feed.since if valid is None else feed.whole).mean * self.problem.per_nat
         line: dict[str, Any] = {"epoch": feed.epoch, "updates": learner.updates, "tokens": feed.tokens, "train": train}
-        line |= {"valid": valid, **learner.descent.summary(), "omega": flow.omega, "active": flow.active}
+        line |= {"valid": valid, **learner.method.summary(), "omega": flow.omega, "active": flow.active}
         line |= {"spectral_radius": None if seen is None else seen.spectral_radius, "horizon": flow.horizon}
         line |= {"lr": learner.lr, "alpha": learner.alpha, "updates_per_second": (learner.updates - updates) / since}
         line |= {"tokens_per_second": (feed.tokens - tokens) / since, "seconds": self.loop.seconds}

@@ -27,10 +27,10 @@ from ..snapshots import Snapshot
 from . import files, saved
 from . import problem as problems
 from .config import DRAWN, Config
-from .descent import Diverged
 from .display import PROGRESS, Display, displays, words
 from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
+from .methods import Diverged
 from .network import Network, threads
 from .saved import Result
 
