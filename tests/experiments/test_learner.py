@@ -90,7 +90,7 @@ def test_polishing_is_at_all_lengths(small: Config) -> None:
     learner = Learner(small.changed(curriculum=(10, 10)))
     learner.update()
     assert learner.feed.lengths.now == (10, 10)
-    learner.feed.lengths.finish()
+    learner.feed.lengths.now = small.length
     learner.update()
     assert (learner.feed.lengths.now, learner.lr, learner.alpha) == (small.length, small.lr, small.alpha)
 

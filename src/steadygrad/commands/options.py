@@ -61,22 +61,19 @@ def settings() -> dict[str, dict[str, Any]]:
     """argparse's arguments for every setting that is an option, by name."""
     from ..experiments import config
 
-    kinds: dict[Any, Any] = {int: int, float: float, str: str, tuple: length}
+    types: dict[Any, Any] = {int: int, float: float, tuple: length, dict: _pair}
     own: dict[str, Any] = {"threshold": _threshold, "curriculum": _curriculum}
     made: dict[str, dict[str, Any]] = {}
-    for name, field in config.Config.model_fields.items():
+    for name in config.Config.model_fields:
         if name in NOT_OPTIONS:
             continue
-        about: dict[str, Any] = {"help": config.help_text(name), "default": argparse.SUPPRESS}
-        if config.kind(field) is bool:
-            about["action"] = argparse.BooleanOptionalAction
-        elif config.kind(field) is dict:
-            about |= {"type": _pair, "metavar": config.metavar(name), "action": "append"}
-        else:
-            names = config.choices(field) and name != "threshold"
-            kind = str if names else own.get(name, kinds[config.kind(field)])
-            about |= {"type": kind, "metavar": config.metavar(name)}
-        made[name] = about
+        kind, _ = config.kind(name)
+        about: dict[str, Any] = {"type": own.get(name, types.get(kind, str)), "metavar": config.metavar(name)}
+        if kind is bool:
+            about = {"action": argparse.BooleanOptionalAction}
+        elif kind is dict:
+            about["action"] = "append"
+        made[name] = {**about, "help": config.help_text(name), "default": argparse.SUPPRESS}
     return made
 
 

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ..checks import one_of, whole
 from ..reproducible import stream, threads
+from ..storage import finite
 from ..tasks.task import Regression
 from . import files
 from . import problem as problems
@@ -42,13 +43,10 @@ PROMISE, AT_LEAST = 5.0, 0.01
 
 @dataclass(frozen=True)
 class Score:
-    """The share of fresh sequences answered wrong, by the problem's own criterion and by every one, and the mean loss.
+    """How a test on fresh sequences came out."""
 
-    `errors` has 'wrong', or for regression 'absolute' and 'squared'.
-    """
-
-    error: float
-    errors: dict[str, float]
+    error: float  # the share answered wrong, by the problem's own criterion
+    errors: dict[str, float]  # by every criterion: 'wrong', or for regression 'absolute' and 'squared'
     loss: float
     sequences: int
 
@@ -110,31 +108,24 @@ class Success:
 
     @property
     def solved(self) -> bool:
-        """Whether a test of all sequences has found few enough wrong."""
         return self.updates is not None
 
-    def test(self, network: Network, updates: int) -> Score:
-        """Test on a few fresh sequences, and then on all of them if success is likely."""
+    def test(self, network: Network, updates: int, all_of_them: bool = False) -> Score:
+        """Test on a few fresh sequences, and then on all of them if success is likely (or they are asked for)."""
         config = self.config
-        if config.check_sequences < config.test_sequences:
-            few = self._score(network, config.length, config.check_sequences, "few", updates)
+        if config.check_sequences < config.test_sequences and not all_of_them:
+            few = score(network, config.length, config.check_sequences, stream(config.seed, "few", updates))
             if few.error > max(PROMISE * config.success, AT_LEAST):
                 return few
-        return self.test_all(network, updates)
-
-    def test_all(self, network: Network, updates: int) -> Score:
-        """Test on all the test sequences."""
-        return self._score(network, self.config.length, self.config.test_sequences, "test", updates)
+        return score(network, config.length, config.test_sequences, stream(config.seed, "test", updates))
 
     def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
         """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
-        if self.config.after_success != "polish" or not self._solves(found):
+        config = self.config
+        if config.after_success != "polish" or not self._solves(found):
             return None
-        twice = 2 * self.config.length[1]
-        return self._score(network, (twice, twice), self.config.check_sequences, "beyond", updates).error
-
-    def _score(self, network: Network, length: tuple[int, int], sequences: int, purpose: str, updates: int) -> Score:
-        return score(network, length, sequences, stream(self.config.seed, purpose, updates))
+        length = 2 * config.length[1], 2 * config.length[1]
+        return score(network, length, config.check_sequences, stream(config.seed, "beyond", updates)).error
 
     def consider(
         self, found: Score, updates: int, seconds: float, weights: dict[str, Tensor], beyond: float | None = None
@@ -158,16 +149,16 @@ class Success:
 
     def state(self) -> dict[str, Any]:
         """All but the best weights, as plain values."""
-        values: dict[str, Any] = {"updates": self.updates, "seconds": self.seconds, "best": None}
-        if (best := self.best) is not None:
-            values["best"] = {"updates": best.updates, "beyond": best.beyond}
-            values["best"] |= {**vars(best.score), "loss": best.score.loss if math.isfinite(best.score.loss) else None}
-        return values
+        best = None
+        if self.best is not None:
+            found = {name: finite(value) for name, value in vars(self.best.score).items()}
+            best = {"updates": self.best.updates, "beyond": self.best.beyond, **found}
+        return {"updates": self.updates, "seconds": self.seconds, "best": best}
 
     def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from `state()`."""
-        self.updates, self.seconds, best = values["updates"], values["seconds"], values["best"]
-        if best is not None:
+        self.updates, self.seconds = values["updates"], values["seconds"]
+        if (best := values["best"]) is not None:
             loss = math.inf if best["loss"] is None else best["loss"]
             found = Score(best["error"], best["errors"], loss, best["sequences"])
             self.best = Best(best["updates"], found, weights, best["beyond"])
@@ -248,16 +239,14 @@ def evaluate(
     whole("seed", seed, low=0)
     with threads(1):
         found = score(network, (low, high), sequences, stream(seed, "evaluate", low, high))
-    loss = found.loss if math.isfinite(found.loss) else None
     about = {"length": [low, high], "sequences": sequences, "seed": seed}
-    return {**about, "error": found.error, "errors": found.errors, "loss": loss}
+    return {**about, "error": found.error, "errors": found.errors, "loss": finite(found.loss)}
 
 
 def _portions(network: Network, length: tuple[int, int], sequences: int) -> list[tuple[int, int]]:
     """Lengths and how many sequences of each: even over the range, in batches that fit."""
     low, high = length
-    total = getattr(network.problem, "total_steps", None)
-    steps = total(high) if total is not None else high
+    steps = network.problem.total_steps(high) if hasattr(network.problem, "total_steps") else high
     largest = max(1, min(LARGE_BATCH, STATES // (steps * (network.config.hidden or 1))))
     visits = max(math.ceil(sequences / largest), min(high - low + 1, math.ceil(sequences / SMALL_BATCH)))
     ends = [sequences * visit // visits for visit in range(visits + 1)]

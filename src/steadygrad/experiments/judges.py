@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ..reproducible import stream
 from ..snapshots import Snapshot, measured, snapshot
+from ..storage import finite
 from .evaluation import Score, Success, figure
 from .methods import Diverged
 from .network import Tally
@@ -45,6 +46,9 @@ class _Judge:
     def __init__(self, loop: Loop) -> None:
         self.loop, self.config, self.problem = loop, loop.config, loop.problem
         self.learner, self.feed = loop.learner, loop.learner.feed
+
+    def begin(self) -> None:
+        """What comes before the first update."""
 
 
 class BySuccess(_Judge):
@@ -101,21 +105,18 @@ class BySuccess(_Judge):
             raise RuntimeError("a run must have been tested before its result")
         found = best.score
         if not success.is_whole(found) and not reason.startswith("interrupted"):
-            found = success.test_all(self.loop.network_with(best.weights), updates)
-        updates, seconds = self.done, round(self.loop.seconds, 3)
+            found = success.test(self.loop.network_with(best.weights), updates, all_of_them=True)
+        seconds = round(self.loop.seconds, 3)
         first = (updates, seconds) if success.updates is None else (success.updates, round(success.seconds or 0.0, 3))
-        scores: dict[str, Any] = {"solved": success.solved, "error": found.error, "errors": found.errors}
-        scores["horizon"] = self.horizon
-        return Result(reason, *first, updates, seconds, best.updates, **scores)
+        scores: dict[str, Any] = {"error": found.error, "errors": found.errors, "horizon": self.horizon}
+        return Result(reason, *first, updates, seconds, best.updates, solved=success.solved, **scores)
 
     def _finished(self) -> bool:
         best = self.success.best
         if not self.success.solved or best is None:
             return False
-        if self.polishing is None or best.beyond == 0.0:  # nothing is left to be gained
-            return True
-        start, updates = self.polishing
-        return self.done >= start + updates
+        # nothing is left to be gained where it errs no more beyond its lengths
+        return self.polishing is None or best.beyond == 0.0 or self.done >= sum(self.polishing)
 
     def _found(self) -> tuple[Score, float | None]:
         tested = self.learner.tested
@@ -151,13 +152,12 @@ class BySuccess(_Judge):
         if further <= 0:
             return
         self.polishing = (updates, further)
-        self.feed.lengths.finish()
+        self.feed.lengths.now = config.length
         if beyond > 0:
-            wrong = f"{100 * found.error:.2f} % wrong"
-            twice = f"{100 * beyond:.1f} % at {2 * config.length[1]} steps"
             self.loop.say(
-                f"solved after {updates:,} updates ({wrong}); trains on for up to {further:,} to err less at longer "
-                f"lengths ({twice}); --after-success stop ends here"
+                f"solved after {updates:,} updates ({100 * found.error:.2f} % wrong); trains on for up to {further:,} to "
+                f"err less at longer lengths ({100 * beyond:.1f} % at {2 * config.length[1]} steps); "
+                f"--after-success stop ends here"
             )
 
 
@@ -202,9 +202,6 @@ class ByValidation(_Judge):
     def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
         return (self.best_updates, self._weights) if self.best_epoch else None
 
-    def begin(self) -> None:
-        pass
-
     def end(self, limit: int) -> str | None:
         if self.feed.at_end_of_epoch:
             self._end_epoch()
@@ -223,15 +220,14 @@ class ByValidation(_Judge):
             self.learner.method.judge()
             self._line(None)
 
-    def consider(self, valid: float) -> None:
+    def _consider(self, valid: float) -> None:
         """Keep the weights if they are better than any before."""
         if valid < self.valid:
             self.best_epoch, self.best_updates, self.valid = self.feed.epoch, self.learner.updates, valid
             self._weights = self.learner.weights()
 
     def state(self) -> dict[str, Any]:
-        valid = self.valid if math.isfinite(self.valid) else None
-        best = {"epoch": self.best_epoch, "updates": self.best_updates, "valid": valid}
+        best = {"epoch": self.best_epoch, "updates": self.best_updates, "valid": finite(self.valid)}
         return {"best": best, "learning": self._learning, "lined": list(self._lined)}
 
     def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -245,12 +241,10 @@ class ByValidation(_Judge):
             scores: dict[str, Any] = self._scores(reason)
         except _Stopped:
             reason, scores = self.loop.interrupted or "interrupted", {}
-        updates, seconds = self.learner.updates, round(self.loop.seconds, 3)
+        total = self.learner.updates, round(self.loop.seconds, 3)
         pace = round(self.feed.tokens / self._learning, 1) if self._learning else 0.0
-        valid = self.valid if self.best_epoch else None
-        epochs = {"best_epoch": self.best_epoch, "epochs": self.feed.epoch - 1, "tokens_per_second": pace}
-        scores |= {"valid": valid, **epochs}
-        return Result(reason, updates, seconds, updates, seconds, self.best_updates, **scores)
+        scores |= {"best_epoch": self.best_epoch, "epochs": self.feed.epoch - 1, "tokens_per_second": pace}
+        return Result(reason, *total, *total, self.best_updates, valid=finite(self.valid), **scores)
 
     def _end_epoch(self) -> None:
         self.learner.method.judge()
@@ -258,7 +252,7 @@ class ByValidation(_Judge):
         if not math.isfinite(valid):
             raise Diverged(f"the validation costs {valid:.3g} after {self.learner.updates:,} updates")
         self._line(valid)
-        self.consider(valid)
+        self._consider(valid)
         self.learner.next_epoch()
 
     def _line(self, valid: float | None) -> None:
@@ -287,7 +281,7 @@ class ByValidation(_Judge):
             return {}
         if reason == "max_seconds" and self.feed.whole.predictions:
             # the weights since the last validation may be the best. The checkpoint, written before, does not know of it
-            self.consider(figure(self.learner.network, self.problem, "valid", self._pulse))
+            self._consider(figure(self.learner.network, self.problem, "valid", self._pulse))
         if not self.best_epoch:
             return {}
         network = self.loop.network_with(self._weights)

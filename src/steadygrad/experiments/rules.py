@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
 from .. import checks
 from . import config
 from . import problem as problems
@@ -50,14 +48,14 @@ def plain(name: str, value: Any) -> Any:
     return os.fspath(value) if name == "path" and isinstance(value, os.PathLike) else value
 
 
-def sentence(name: str, field: FieldInfo, value: Any) -> str:
+def sentence(name: str, value: Any) -> str:
     """What a field must be, and what came."""
-    kind, bounds = config.kind(field), _bounds(field)
+    (kind, names), bounds = config.kind(name), _bounds(name)
     try:
         if name == "threshold" and isinstance(value, str):
             return f"threshold must be a number or 'auto', not {value!r}"
-        if name != "threshold" and config.choices(field):
-            checks.one_of(name, value, config.choices(field))
+        if names:
+            checks.one_of(name, value, names)
         elif kind is int:
             checks.whole(name, value, low=bounds.get("low", 0))
             return f"{name} must be a whole number of at most {config.LARGEST_SEED:,}, not {value}"
@@ -277,11 +275,11 @@ def _why(field: str, problem: str) -> str:
     return f"with {problem!r}, {why.get(field, 'which has no such setting')}"
 
 
-def _bounds(field: FieldInfo) -> dict[str, Any]:
+def _bounds(field: str) -> dict[str, Any]:
     """What `checks.number` calls the bounds of a field."""
     found: dict[str, Any] = {}
-    for name, bound in (("gt", "low"), ("ge", "low"), ("lt", "high"), ("le", "high")):
-        for value in (getattr(each, name, None) for each in field.metadata):
-            if value is not None:
-                found |= {bound: value, f"open_{bound}": name in ("gt", "lt")}
+    for each in config.Config.model_fields[field].metadata:
+        for name, bound in (("gt", "low"), ("ge", "low"), ("lt", "high"), ("le", "high")):
+            if hasattr(each, name):
+                found |= {bound: getattr(each, name), f"open_{bound}": name in ("gt", "lt")}
     return found

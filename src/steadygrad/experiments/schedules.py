@@ -130,9 +130,6 @@ class Curriculum:
         self._look_every = max(1, patience // LOOKS)
         self._seen = 0
 
-    def finish(self) -> None:
-        self.now = self.target
-
     def observe(self, loss: float) -> str | None:
         """Take in the loss of one update; say whether the lengths have grown by it, or the network is lost."""
         if self.now == self.target and self.lost is None:
