@@ -32,7 +32,7 @@ from ..storage import finite
 from .evaluation import Score, Success, figure
 from .methods import Diverged
 from .network import Tally
-from .saved import Result
+from .result import Result
 
 if TYPE_CHECKING:
     from .loop import Loop

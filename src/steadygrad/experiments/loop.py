@@ -24,7 +24,7 @@ from torch import Tensor
 
 from .. import __version__, checks, storage
 from ..snapshots import Snapshot
-from . import files, saved
+from . import files
 from . import problem as problems
 from .config import DRAWN, Config
 from .display import PROGRESS, Display, displays, words
@@ -32,7 +32,7 @@ from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
 from .methods import Diverged
 from .network import Network, threads
-from .saved import Result
+from .result import Result
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display
@@ -48,7 +48,7 @@ class Loop:
     """
 
     def __init__(
-        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: saved.Checkpoint | None
+        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: files.Checkpoint | None
     ) -> None:
         self.config, self.problem, self.directory, self.displays = config, problem, directory, displays
         self.interrupted: str | None = None
@@ -97,12 +97,12 @@ class Loop:
         """Write a checkpoint, and the best weights if they are new."""
         sizes = self.record.settle()
         tensors, values = self.learner.state()
-        best = self.judge.best_weights
-        if best is not None:
-            tensors |= {BEST + name: tensor for name, tensor in best[1].items()}
+        _, best = self.judge.best_weights or (0, {})
+        tensors |= {BEST + name: tensor for name, tensor in best.items()}
         values |= self.judge.state()
         values |= {"seconds": self.seconds, "sizes": sizes, "next_snapshot": self.record.next_snapshot}
-        saved.save(self.directory, self.config, self.learner.updates, tensors, values)
+        state = files.Checkpoint(tensors, values)
+        files.write_checkpoint(self.directory, self.config, self.learner.updates, state)
         self._write_best()
 
     def write_line(self, line: dict[str, Any], seen: Snapshot | None) -> None:
@@ -165,10 +165,10 @@ def run(
 ) -> Result:
     """Train a network until its problem is solved, or validation gets no better, or a limit is reached, or it diverges.
 
-    `run(config, directory)`, or `run(problem, config, directory)` with a class of one's own in place of the config's problem.
+    `run(config, directory)`, or `run(problem, config, directory)` with another problem than the config's: a class of one's own
+    (docs/problems.md), a name or 'FILE.py:CLASS'.
 
     Args:
-        problem: a class in a file (docs/problems.md); a name or 'FILE.py:CLASS' will do too.
         config, directory: the settings (`preset` has them by name), and where everything is written (files.py).
         progress: 'auto' (a live display on a terminal, else a line for each check), 'plain' or 'none'.
         resume: go on from the newest checkpoint, to the very same numbers; not if there is a result within the limits.
@@ -211,7 +211,7 @@ def run(
         if result is not None and not _can_go_on(result, limit, time):
             return result
         stack.enter_context(threads(1))
-        loop = Loop(config, problem, directory, shown, saved.latest(directory, config))
+        loop = Loop(config, problem, directory, shown, files.newest_checkpoint(directory, config))
         stack.callback(loop.record.close)
         (directory / files.RESULT).unlink(missing_ok=True)
         whole = limit if drawn else limit * problem.predictions("train")
