@@ -15,8 +15,8 @@ from harm import kill_at_random_moments
 from same_run import assert_same_run
 from steadygrad import experiments, sweep
 from steadygrad.cli import main
+from steadygrad.commands import options
 from steadygrad.experiments import Config, ConfigError, Network, preset, run
-from steadygrad.experiments.config import settings_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = re.findall(r"```python\n(.*?)```", (DOCS / "problems.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -248,6 +248,6 @@ def test_a_gated_network_is_built_by_name(network: str) -> None:
 
 def test_the_table_of_settings_in_the_docs_is_what_is_declared() -> None:
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert page.endswith(settings_table()), "make it again: see experiments/config.py, settings_table"
+    assert page.endswith(options.settings_table()), "make it again: see commands/options.py, settings_table"
     for name in Config.model_fields:
         assert f"| `{name}` |" in page

@@ -1,4 +1,4 @@
-"""Options of the command line, made from the declarations of the settings (experiments/config.py).
+"""Options of the command line, and docs/settings.md, made from the declarations of the settings (experiments/config.py).
 
 argparse, and no library that builds a command line from types: typer and cyclopts draw a panel of several lines for a fault in
 place of one sentence, and `steadygrad --help` should not need an extra.
@@ -57,24 +57,62 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def help_text(name: str) -> str:
+    """A setting's help, with all names it can have.
+
+    >>> help_text("dtype")
+    'of weights and states: float32 or float64'
+    """
+    from ..experiments import config
+
+    names = config.kind(name)[1] if name != "algorithm" else ()  # whose help explains them
+    listed = f": {', '.join(names[:-1])} or {names[-1]}" if names else ""
+    return f"{config.Config.model_fields[name].description}{listed}"
+
+
 def settings() -> dict[str, dict[str, Any]]:
     """argparse's arguments for every setting that is an option, by name."""
     from ..experiments import config
 
-    types: dict[Any, Any] = {int: int, float: float, tuple: length, dict: _pair}
+    types: dict[Any, Any] = {
+        int: (int, "N"),
+        float: (float, "X"),
+        tuple: (length, "LOW:HIGH"),
+        dict: (_pair, "NAME=VALUE"),
+    }
     own: dict[str, Any] = {"threshold": _threshold, "curriculum": _curriculum}
     made: dict[str, dict[str, Any]] = {}
-    for name in config.Config.model_fields:
+    for name, field in config.Config.model_fields.items():
         if name in NOT_OPTIONS:
             continue
         kind, _ = config.kind(name)
-        about: dict[str, Any] = {"type": own.get(name, types.get(kind, str)), "metavar": config.metavar(name)}
+        read, metavar = types.get(kind, (str, "NAME"))
+        said: Any = field.json_schema_extra
+        about: dict[str, Any] = {"type": own.get(name, read), "metavar": said["metavar"] or metavar}
         if kind is bool:
             about = {"action": argparse.BooleanOptionalAction}
         elif kind is dict:
             about["action"] = "append"
-        made[name] = {**about, "help": config.help_text(name), "default": argparse.SUPPRESS}
+        made[name] = {**about, "help": help_text(name), "default": argparse.SUPPRESS}
     return made
+
+
+def settings_table() -> str:
+    """All settings as Markdown: docs/settings.md."""
+    from ..experiments import config
+
+    problems = {None: "all", config.DRAWN: "that draw sequences", config.DATA: "with a data set"}
+    problems |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
+    lines: list[str] = []
+    for part, fields in config.Config.PARTS.items():
+        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]
+        lines += ["| setting | default | problems | what it is |", "|---|---|---|---|"]
+        for name in fields.model_fields:
+            value, of = config.default(name), problems[config.of(name)]
+            shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
+            lines.append(f"| `{name}` | {shown} | {of} | {help_text(name)} |".replace("  ", " "))
+        lines.append("")
+    return "\n".join(lines)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

@@ -21,8 +21,6 @@ OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the 
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.config import help_text
-
     add = parser.add_argument
     names = "fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke; or give the axes below"
     add("name", nargs="?", metavar="NAME", help=names)
@@ -37,7 +35,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--ahead", metavar="LIST", help="of texts, such as 1,5")
     add("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
     add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7, tanh (steady)")
-    add("--init", metavar="LIST", help=help_text("init"))
+    add("--init", metavar="LIST", help=options.help_text("init"))
     add("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
     add_engine(parser)
     group = parser.add_argument_group("settings of every cell, each in place of the preset's")

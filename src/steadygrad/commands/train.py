@@ -21,13 +21,11 @@ CLOSED = 141  # exit code where the reader of our output has closed it: 128 and 
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.config import help_text
-
     presets = "paper, proceedings, program, steady (the default), fig7 or tanh; for data sets paper or steady"
     add = parser.add_argument
-    add("problem", nargs="?", metavar="PROBLEM", help=help_text("problem"))
-    add("path", nargs="?", metavar="PATH", help=help_text("path"))
-    add("--algorithm", metavar="NAME", help=help_text("algorithm"))
+    add("problem", nargs="?", metavar="PROBLEM", help=options.help_text("problem"))
+    add("path", nargs="?", metavar="PATH", help=options.help_text("path"))
+    add("--algorithm", metavar="NAME", help=options.help_text("algorithm"))
     add("--preset", metavar="NAME", help=presets)
     add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
     add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")

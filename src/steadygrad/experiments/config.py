@@ -5,7 +5,7 @@
     method     what is done with the gradient
     limits     when to test, when to stop, how it is computed
 
-The checks, config.json, the command line (commands/options.py) and docs/settings.md are made from these declarations. This
+The checks, config.json, the command line and docs/settings.md (both by commands/options.py) are made from these. This
 file needs pydantic and no torch, so that `steadygrad train --help` is quick; the names of what the core registers (such as
 initialisations) stand here as well, and a test compares them with the core's own.
 """
@@ -90,8 +90,8 @@ class _Settings(BaseModel):
 class ProblemSettings(_Settings):
     """Where sequences come from."""
 
-    problem: str = field("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS", metavar="PROBLEM")
-    options: dict[str, Any] = field({}, "the problem's own options, such as positions=program", DRAWN, "NAME=VALUE")
+    problem: str = field("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS")
+    options: dict[str, Any] = field({}, "the problem's own options, such as positions=program", DRAWN)
     length: tuple[int, int] = field((50, 200), "lengths to draw from, both included, or one length", DRAWN)
     path: str | None = field(None, "your own text file, or folder of MIDI files", DATA, "PATH")
     ahead: int = field(1, "predict the character so many ahead", OF_TEXT, ge=1)
@@ -359,36 +359,3 @@ def default(name: str) -> Any:
 def of(name: str) -> str | None:
     """Which problems a setting is for: 'drawn', 'data', 'text' or 'music'; None for all."""
     return typing.cast(Any, Config.model_fields[name].json_schema_extra)["of"]
-
-
-def metavar(name: str) -> str:
-    """What a setting's value is called in help texts."""
-    usual = {int: "N", float: "X", tuple: "LOW:HIGH"}.get(kind(name)[0], "NAME")
-    return typing.cast(Any, Config.model_fields[name].json_schema_extra)["metavar"] or usual
-
-
-def help_text(name: str) -> str:
-    """A setting's help, with all names it can have.
-
-    >>> help_text("dtype")
-    'of weights and states: float32 or float64'
-    """
-    names = kind(name)[1] if name != "algorithm" else ()  # whose help explains them
-    listed = f": {', '.join(names[:-1])} or {names[-1]}" if names else ""
-    return f"{Config.model_fields[name].description}{listed}"
-
-
-def settings_table() -> str:
-    """All settings as Markdown: docs/settings.md."""
-    problems = {None: "all", DRAWN: "that draw sequences", DATA: "with a data set"}
-    problems |= {OF_TEXT: "text", OF_MUSIC: "own music"}
-    lines: list[str] = []
-    for part, fields in Config.PARTS.items():
-        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]
-        lines += ["| setting | default | problems | what it is |", "|---|---|---|---|"]
-        for name in fields.model_fields:
-            value = default(name)
-            shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
-            lines.append(f"| `{name}` | {shown} | {problems[of(name)]} | {help_text(name)} |".replace("  ", " "))
-        lines.append("")
-    return "\n".join(lines)

@@ -8,10 +8,10 @@ The lengths of a range are visited evenly, shortest to longest, one length a bat
 "the error is less than 0.04" are counted: the absolute error, and the squared error of the authors' program. Pieces are read
 whole, a text as one stream; the state is carried all the way.
 
-While a network is trained, a test begins with few sequences and goes on to all of them only if success is likely: far from
-it, the answer is clear early. Each test draws its own sequences, from a stream that only the seed and the number of updates
-decide. A network that has solved its lengths may have only just done so: some keep what they saw for 200 steps and no longer.
-While it is polished, the best weights are those of the solved ones that err least at twice the longest length.
+While a network is trained, a test begins with few sequences and goes on to all of them only if success is likely. Its
+sequences come from a stream that only the seed and the number of updates decide. A network that has solved its lengths may
+keep what it saw for 200 steps and no longer: while it is polished, the best weights are those of the solved ones that err
+least at twice the longest length.
 """
 
 from __future__ import annotations

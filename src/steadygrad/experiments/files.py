@@ -16,9 +16,8 @@
     DIR/result.json           the result, once there is one (result.py)
 
 Every file is whole or not there (storage.py); of the two that grow line by line, what was written after the checkpoint that a
-run goes on from is cut off. A checkpoint that is truncated, altered, or of another config is refused by name, and the one before
-it is used. Numbers that are not finite are null. A run takes an empty folder, or continues in its own, and never touches
-another's.
+run goes on from is cut off. A checkpoint that is truncated, altered, or of another config is refused by name, and the one
+before it is used. Numbers that are not finite are null. A run never touches another's folder.
 """
 
 from __future__ import annotations

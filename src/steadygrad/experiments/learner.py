@@ -176,7 +176,7 @@ class Learner:
         if config.teacher_forcing is not None:  # whose state is in checkpoints
             self.network.rnn.generator = self.feed.generator
         named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
-        self._schedules = {rate: Schedule(name, *self.feed.span) for rate, name in named.items()}
+        self._schedules = {value: Schedule(name, *self.feed.span) for value, name in named.items()}
         self.method = method(self.network)
 
     @property
@@ -188,7 +188,12 @@ class Learner:
         """Make one update, and return its loss. Raises `Diverged` as `Descent.learn` does."""
         self._set_rates()
         loss = self.method.learn(self.feed)
-        self._settle_lengths(self.feed.learned(loss))
+        event, kept = self.feed.learned(loss), self._networks.get(KEPT)
+        if event == GROWN and kept is not None:
+            kept.load_state_dict(self.network.state_dict())
+        elif event == LOST and kept is not None:
+            self.network.load_state_dict(kept.state_dict())
+            self.method.forget()
         if self.feed.observes_updates:
             self._observe(loss)
         self._average()
@@ -228,15 +233,6 @@ class Learner:
             schedule.load_state_dict(values["schedules"][name])
         self.lr, self.alpha = values["rates"]
         self._apply_rates()
-
-    def _settle_lengths(self, event: str | None) -> None:
-        """Keep the weights where the lengths have grown; go back to them where the network is lost."""
-        kept = self._networks.get(KEPT)
-        if kept is not None and event == GROWN:
-            kept.load_state_dict(self.network.state_dict())
-        elif kept is not None and event == LOST:
-            self.network.load_state_dict(kept.state_dict())
-            self.method.forget()
 
     def _observe(self, loss: float) -> None:
         for schedule in self._schedules.values():

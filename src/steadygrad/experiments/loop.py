@@ -1,13 +1,12 @@
 """One run, from its settings to its result: the training loop, the clock, checkpoints, interruptions.
 
     before every update       has it finished, or reached a limit, or been interrupted?
-    after every update        tests and lines that are due, by the number of updates alone
+    after every update        tests and lines that are due (judges.py), by the number of updates alone
     every some seconds        write a checkpoint
     at the end                write a checkpoint, give the result
 
-When to test, which weights are the best and when the problem counts as learned is in judges.py. Nothing that depends on the
-clock changes a number of the training: a run that is killed at any moment and resumed gives the same weights and the same lines
-as one that is left alone.
+Nothing that depends on the clock changes a number of the training: a run that is killed at any moment and resumed gives the
+same weights and the same lines as one that is left alone.
 """
 
 from __future__ import annotations
@@ -53,18 +52,16 @@ class Loop:
         self.config, self.problem, self.directory, self.displays = config, problem, directory, displays
         self.interrupted: str | None = None
         self.learner = Learner(config, problem)
-        self._written: int | None = None
+        self._written: int | None = None  # the updates of the best weights on disk
         self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
-        self._before = 0.0
-        if found is None:
-            self.record = files.Record(directory)
-        else:
+        self._before, sizes, snapshot = 0.0, None, 0
+        if found is not None:
             values = found.values
             self.learner.load_state(found.tensors, values)
             self.judge.load_state(starting_with(BEST, found.tensors), values)
-            self._before = values["seconds"]
-            self.record = files.Record(directory, values["sizes"])
-            self.record.next_snapshot = values["next_snapshot"]
+            self._before, sizes, snapshot = values["seconds"], values["sizes"], values["next_snapshot"]
+        self.record = files.Record(directory, sizes)
+        self.record.next_snapshot = snapshot
         self._begun = perf_counter()
 
     @property
