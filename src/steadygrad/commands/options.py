@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,9 @@ def length(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"must be a length or LOW:HIGH, such as 50:200, not {text!r}") from None
 
 
-def _curriculum(text: str) -> tuple[int, int] | None:
-    return None if text == "none" else length(text)
-
-
 def _threshold(text: str) -> float | str:
-    if text == "auto":
-        return text
     try:
-        return float(text)
+        return text if text == "auto" else float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number or 'auto', not {text!r}") from None
 
@@ -80,7 +74,7 @@ def settings() -> dict[str, dict[str, Any]]:
         tuple: (length, "LOW:HIGH"),
         dict: (_pair, "NAME=VALUE"),
     }
-    own: dict[str, Any] = {"threshold": _threshold, "curriculum": _curriculum}
+    own = {"threshold": _threshold, "curriculum": lambda text: None if text == "none" else length(text)}
     made: dict[str, dict[str, Any]] = {}
     for name, field in config.Config.model_fields.items():
         if name in NOT_OPTIONS:
@@ -115,21 +109,17 @@ def settings_table() -> str:
     return "\n".join(lines)
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add an option for every setting of a run; one that is not typed is not in the result."""
-    from ..experiments.config import Config
+def add_settings(parser: argparse.ArgumentParser, groups: Mapping[str, Iterable[str]]) -> None:
+    """Add an option for every setting of a run, by the titles of `groups`; one that is not typed is not in the result.
 
+    Options of earlier versions say what they are called now.
+    """
     made = settings()
-    for part, kind in Config.PARTS.items():
-        group = parser.add_argument_group(f"{part} (each in place of the preset's)")
-        for name in kind.model_fields:
+    for title, names in groups.items():
+        group = parser.add_argument_group(title)
+        for name in names:
             if name in made:
                 group.add_argument(option(name), dest=name, **made[name])
-    add_renamed(parser)
-
-
-def add_renamed(parser: argparse.ArgumentParser) -> None:
-    """Let options of earlier versions say what they are called now."""
 
     def renamed(text: str) -> None:
         raise argparse.ArgumentTypeError(f"is now called --option: --option {text}")
@@ -170,7 +160,6 @@ def refuse_others(typed: Iterable[str], problem: str) -> None:
 
 
 def add_display(parser: argparse.ArgumentParser) -> None:
-    """Add what training shows and how often it saves."""
     add = parser.add_argument
     add("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between two checkpoints (30)")
     add("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
@@ -185,8 +174,8 @@ def progress(args: argparse.Namespace) -> str:
 
 def of_run(args: argparse.Namespace) -> dict[str, Any]:
     """What `experiments.run` is called with besides its config and folder."""
-    shown = {"progress": progress(args), "tensorboard": args.tensorboard}
-    return {**shown, "checkpoint_seconds": args.checkpoint_seconds}
+    saved = {"tensorboard": args.tensorboard, "checkpoint_seconds": args.checkpoint_seconds}
+    return {"progress": progress(args), **saved}
 
 
 def lengths(text: str) -> list[tuple[int, int]]:
@@ -220,7 +209,7 @@ def seeds(text: str) -> list[int]:
 
 
 def names(text: str) -> list[str]:
-    """Names: a list with commas between."""
+    """Names: a list with commas between, each once."""
     return list(dict.fromkeys(_parts(text)))
 
 

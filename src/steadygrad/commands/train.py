@@ -21,6 +21,8 @@ CLOSED = 141  # exit code where the reader of our output has closed it: 128 and 
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
+    from ..experiments.config import Config
+
     presets = "paper, proceedings, program, steady (the default), fig7 or tanh; for data sets paper or steady"
     add = parser.add_argument
     add("problem", nargs="?", metavar="PROBLEM", help=options.help_text("problem"))
@@ -29,7 +31,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     add("--preset", metavar="NAME", help=presets)
     add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
     add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
-    options.add_settings(parser)
+    groups = {f"{part} (each in place of the preset's)": kind.model_fields for part, kind in Config.PARTS.items()}
+    options.add_settings(parser, groups)
     options.add_display(parser)
 
 
@@ -67,20 +70,15 @@ def run_train(args: argparse.Namespace) -> int:
 def run_resume(args: argparse.Namespace) -> int:
     """Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."""
     with _stoppable(args.directory):
-        return _resume(args)
+        from .. import experiments
 
-
-def _resume(args: argparse.Namespace) -> int:
-    from .. import experiments
-
-    config = experiments.read_config(args.directory)
-    limits = {name: value for name in ("max_updates", "epochs") if (value := getattr(args, name)) is not None}
-    options.refuse(limits, (config.limit,), f"with {args.directory}: {options.option(config.limit)} limits it")
-    if args.data is not None and config.path is None:
-        why = f"whose problem {config.problem} has no such file"
-        raise ValueError(f"--data must be left out with {args.directory}, {why}")
-    more = {"resume": True, "max_seconds": args.max_seconds, "data": args.data}
-    return _tell(experiments.run(config, args.directory, **limits, **more, **options.of_run(args)), args.directory)
+        folder, config = args.directory, experiments.read_config(args.directory)
+        limits = {name: value for name in ("max_updates", "epochs") if (value := getattr(args, name)) is not None}
+        options.refuse(limits, (config.limit,), f"with {folder}: {options.option(config.limit)} limits it")
+        if args.data is not None and config.path is None:
+            raise ValueError(f"--data must be left out with {folder}, whose problem {config.problem} has no such file")
+        more = {"resume": True, "max_seconds": args.max_seconds, "data": args.data}
+        return _tell(experiments.run(config, folder, **limits, **more, **options.of_run(args)), folder)
 
 
 @contextmanager

@@ -242,9 +242,8 @@ class Newton(Method):
         # a change of hidden states is measured as fits the units, where the state is what the nonlinearity gives
         fits = config.network == "rnn" and config.leak == 0 and config.nonlinearity in ("tanh", "sigmoid")
         distance: Any = config.nonlinearity if fits else "squared"
-        damping = {"damping": config.damping, "structural": config.structural}
-        loss = network.problem.loss
-        self._optimizer = HessianFree(parameters, loss, **damping, hidden_distance=distance, seed=config.seed)
+        about: Any = {"structural": config.structural, "hidden_distance": distance, "seed": config.seed}
+        self._optimizer = HessianFree(parameters, network.problem.loss, damping=config.damping, **about)
 
     def learn(self, feed: Any) -> float:
         batch: Batch = feed.draw()
