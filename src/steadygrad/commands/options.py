@@ -184,13 +184,11 @@ def lengths(text: str) -> list[tuple[int, int]]:
     >>> lengths("10,20,50:200")
     [(10, 10), (20, 20), (50, 200)]
     """
-    pairs = []
-    for part in _parts(text):
-        low, high = _ends("length", part, "T or LOW:HIGH, such as 50 or 50:200")
+    pairs = _ranges("length", text, "T or LOW:HIGH, such as 50 or 50:200")
+    for part, (low, high) in pairs:
         if ":" in part and low >= high:
             raise ValueError(f"length must be LOW:HIGH with LOW below HIGH, such as 50:200, not {part!r}")
-        pairs.append((low, high))
-    return pairs
+    return [pair for _, pair in pairs]
 
 
 def seeds(text: str) -> list[int]:
@@ -200,8 +198,7 @@ def seeds(text: str) -> list[int]:
     [1, 2, 3, 7]
     """
     found: dict[int, None] = {}
-    for part in _parts(text):
-        first, last = _ends("seeds", part, "S or FIRST:LAST, such as 1 or 1:5")
+    for part, (first, last) in _ranges("seeds", text, "S or FIRST:LAST, such as 1 or 1:5"):
         if first > last:
             raise ValueError(f"seeds must be FIRST:LAST in this order, such as 1:5, not {part!r}")
         found |= dict.fromkeys(range(first, last + 1))
@@ -209,16 +206,16 @@ def seeds(text: str) -> list[int]:
 
 
 def names(text: str) -> list[str]:
-    """Names: a list with commas between, each once."""
-    return list(dict.fromkeys(_parts(text)))
+    """Names with commas between, each once."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _ends(name: str, part: str, allowed: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)(?::(\d+))?", part)
-    if not found:
-        raise ValueError(f"{name} must be {allowed}, not {part!r}")
-    return int(found[1]), int(found[2] or found[1])
+def _ranges(name: str, text: str, allowed: str) -> list[tuple[str, tuple[int, int]]]:
+    """The parts of a list, and the two ends of each."""
+    found: list[tuple[str, tuple[int, int]]] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        ends = re.fullmatch(r"(\d+)(?::(\d+))?", part)
+        if not ends:
+            raise ValueError(f"{name} must be {allowed}, not {part!r}")
+        found.append((part, (int(ends[1]), int(ends[2] or ends[1]))))
+    return found

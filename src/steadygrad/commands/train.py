@@ -95,37 +95,25 @@ def _stoppable(directory: Path) -> Iterator[None]:
 
 def config(args: argparse.Namespace) -> Config:
     """The settings that were asked for: those of a preset or of a file, with what was typed in place of them."""
-    from ..experiments import preset, problem
+    from ..experiments import files, preset, problem
     from ..experiments.config import DRAWN
 
+    typed = options.given(args)
     if args.config is not None:
         if args.preset is not None:
             raise ValueError("--preset must be left out with --config, which has all settings")
-        return _of_file(args)
+        args.config.stat()  # where there is no such file, it need not be one of a run
+        found = files.config_in(args.config)
+        options.refuse_others(typed, args.problem or found.problem)
+        others = {"problem": args.problem, "path": args.path, "algorithm": args.algorithm}
+        return found.changed(**typed, **{name: value for name, value in others.items() if value is not None})
     if args.problem is None:
         raise ValueError("PROBLEM must be given, or --config FILE")
     if args.path is not None and problem.form(args.problem) == DRAWN:
         raise ValueError(f"PATH must be left out with {args.problem!r}, whose sequences are drawn, not {args.path!r}")
-    typed = options.given(args)
     options.refuse_others(typed, args.problem)
     path = {} if args.path is None else {"path": args.path}
     return preset(args.problem, args.algorithm, args.preset, **typed, **path)
-
-
-def _of_file(args: argparse.Namespace) -> Config:
-    from ..experiments import Config, ConfigError
-
-    try:
-        found = Config.from_json(args.config.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        why = f"{error.reason} at byte {error.start:,}"
-        raise ValueError(f"{args.config} must be UTF-8 text, and is not ({why})") from error
-    except ConfigError as error:
-        raise ConfigError([f"{args.config}: {fault}" for fault in error.faults]) from error
-    typed = options.given(args)
-    options.refuse_others(typed, args.problem or found.problem)
-    others = {"problem": args.problem, "path": args.path, "algorithm": args.algorithm}
-    return found.changed(**typed, **{name: value for name, value in others.items() if value is not None})
 
 
 def _tell(result: Result, directory: Path) -> int:

@@ -320,7 +320,6 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The config of `to_json()`."""
         try:
             values = json.loads(text)
         except ValueError as error:
@@ -352,7 +351,6 @@ def kind(name: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def default(name: str) -> Any:
-    """A setting's default."""
     return Config.model_fields[name].get_default(call_default_factory=True)
 
 

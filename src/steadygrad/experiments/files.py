@@ -68,7 +68,11 @@ def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
 
 def read_config(directory: str | Path) -> Config:
     """The settings of the run in `directory`."""
-    path = Path(directory) / CONFIG
+    return config_in(Path(directory) / CONFIG)
+
+
+def config_in(path: Path) -> Config:
+    """The settings in a config.json; every fault names the file."""
     try:
         return Config.from_json(storage.read_text(path))
     except ConfigError as error:

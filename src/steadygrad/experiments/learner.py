@@ -67,7 +67,6 @@ class Draws:
         return network.backward(self.draw(), self.generator)
 
     def draw(self) -> Batch:
-        """The next batch."""
         low, high = self.lengths.now
         T = low if low == high else int(torch.randint(low, high + 1, (), generator=self.generator))
         return self.problem.sample(self.config.batch, T, self.generator)
@@ -181,7 +180,6 @@ class Learner:
 
     @property
     def updates(self) -> int:
-        """How many were made."""
         return self.method.updates
 
     def update(self) -> float:

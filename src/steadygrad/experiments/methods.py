@@ -210,15 +210,10 @@ def _optimizer(config: Config, parameters: list[torch.nn.Parameter]) -> Optimize
 
 def _moments(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What an optimizer keeps for each parameter: tensors by name, and plain values."""
-    tensors: dict[str, Tensor] = {}
-    rest: dict[str, Any] = {}
-    for index, entries in optimizer.state_dict()["state"].items():
-        for key, value in entries.items():
-            if isinstance(value, Tensor):
-                tensors[f"{OPTIMIZER}{index}.{key}"] = value
-            else:
-                rest[f"{index}.{key}"] = value
-    return tensors, rest
+    state = optimizer.state_dict()["state"]
+    found = {f"{index}.{key}": value for index, entries in state.items() for key, value in entries.items()}
+    tensors = {OPTIMIZER + name: value for name, value in found.items() if isinstance(value, Tensor)}
+    return tensors, {name: value for name, value in found.items() if not isinstance(value, Tensor)}
 
 
 def _load_moments(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:

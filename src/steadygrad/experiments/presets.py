@@ -153,13 +153,10 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
     no_step = echo_state or overrides.get("optimizer") == "hessian-free"
     usual = "sgd" if no_step else "sgd-c" if overrides.get("teacher_forcing") is not None else "sgd-cr"
     algorithm = one_of("algorithm", algorithm or usual, ALGORITHMS)
-    name = name or "steady"
-    if form == DRAWN:
-        shared, by_task = PRESETS[one_of("preset", name, PRESETS)]
-        settings = {**shared, **_of_drawn(problem, name, by_task)}
-    else:
-        one_of("preset", name, OF_DATA)
-        settings = _of_data(problem, algorithm, name, overrides)
+    name = one_of("preset", name or "steady", PRESETS if form == DRAWN else OF_DATA)
+    own = problems.own(problem) if problems.is_own(problem) else None
+    settings = _of_drawn(problem, own, name) if form == DRAWN else _of_data(problem, own, algorithm, name, overrides)
+    settings |= getattr(own, "presets", {}).get(name, {})
     unused = without(
         *unread(algorithm),
         (no_step, OF_RATE),
@@ -182,17 +179,15 @@ def without(*cases: tuple[bool, tuple[str, ...]]) -> set[str]:
     return {field for case, fields in cases if case for field in fields}
 
 
-def _of_drawn(problem: str, name: str, by_task: dict[str, Settings]) -> Settings:
-    if not problems.is_own(problem):
-        return by_task.get(problem, {})
-    kind = problems.own(problem)
-    usual = by_task.get("addition" if getattr(kind, "kind", "") == "regression" else "temporal-order", {})
-    usual = {field: value for field, value in usual.items() if field != "options"}
-    return {**usual, **getattr(kind, "presets", {}).get(name, {})}
+def _of_drawn(problem: str, own: Any, name: str) -> Settings:
+    shared, by_task = PRESETS[name]
+    if own is None:
+        return {**shared, **by_task.get(problem, {})}
+    usual = by_task.get("addition" if getattr(own, "kind", "") == "regression" else "temporal-order", {})
+    return {**shared, **{field: value for field, value in usual.items() if field != "options"}}
 
 
-def _of_data(problem: str, algorithm: str, name: str, overrides: Settings) -> Settings:
-    own = problems.own(problem) if problems.is_own(problem) else None
+def _of_data(problem: str, own: Any, algorithm: str, name: str, overrides: Settings) -> Settings:
     text = problem in TEXTS or getattr(own, "cost", "") == "classes"
     ahead = overrides.get("ahead", 1)
     further = isinstance(ahead, int) and ahead > 1
@@ -204,7 +199,7 @@ def _of_data(problem: str, algorithm: str, name: str, overrides: Settings) -> Se
     else:
         settings = {**(STEADY_TEXT if text else STEADY_MUSIC), **STEADY_BY_DATA.get(problem, {})}
         settings |= STEADY_AHEAD if further else {}
-    return {**settings, **getattr(own, "presets", {}).get(name, {})}
+    return settings
 
 
 def _fits(curriculum: tuple[int, int] | None, overrides: Settings) -> bool:
