@@ -85,7 +85,7 @@ def examine(values: dict[str, Any], bad: set[str]) -> tuple[dict[str, Any], list
         (found.network in GATED and found.init == config.default("init"), "init", "uniform"),
         (found.network == "echo-state" and found.radius is None, "radius", config.USUAL_RADIUS),
         (found.algorithm in CLIPPING and found.nonfinite is None, "nonfinite", "skip"),
-        (found.momentum is None, "momentum", config.USUAL_MOMENTUM.get(found.optimizer)),
+        (found.momentum is None, "momentum", config.USUAL_MOMENTUM.get(str(found.optimizer))),
     ):
         if case:
             found.settled[name] = value
@@ -172,8 +172,8 @@ def _lengths(v: _Examination, made: Any) -> None:
 def _combined(v: _Examination) -> None:
     """What one setting demands of another: the case, the field, and what it must be."""
     is_algorithm, clips, regularises = "algorithm" not in v.bad, v.algorithm in CLIPPING, v.algorithm in REGULARISING
+    too_low = isinstance(v.threshold, (int, float)) and v.threshold <= 0
     opens_gates = v.init in OF_GATED[1:] and "network" not in v.bad
-    is_number = not isinstance(v.threshold, str) and "threshold" not in v.bad and v.threshold is not None
     for case, name, text in (
         (
             opens_gates and v.network == "rnn",
@@ -185,7 +185,7 @@ def _combined(v: _Examination) -> None:
         (regularises and v.alpha == 0, "alpha", f"be above 0 with {v.named_algorithm}"),
         (is_algorithm and not regularises and v.alpha != 0, "alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}"),
         (clips and v.threshold is None, "threshold", f"be given with {v.named_algorithm}"),
-        (clips and is_number and not v.threshold > 0, "threshold", f"be a finite number above 0, not {v.threshold!r}"),
+        (clips and too_low, "threshold", f"be a finite number above 0, not {v.threshold!r}"),
         (clips and (v.per, v.threshold) == ("entry", "auto"), "threshold", "be a number with per 'entry', not 'auto'"),
     ):
         if case:
