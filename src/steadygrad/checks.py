@@ -44,9 +44,14 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     choices = list(allowed)
     if value in choices:
         return value
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}{hint}")
+    near = near_match(str(value), choices)
+    raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}{near}")
+
+
+def near_match(value: str, allowed: list[str]) -> str:
+    """What to add to a complaint about `value`: the one of `allowed` that may have been meant, if there is one."""
+    near = difflib.get_close_matches(value, allowed, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def number(

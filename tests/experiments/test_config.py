@@ -76,6 +76,7 @@ def test_a_preset_leaves_out_a_curriculum_that_begins_above_the_lengths_asked_fo
         ("threshold", None, r"threshold must be given with algorithm 'sgd-cr'"),
         ("threshold", "max", "threshold must be a number or 'auto', not 'max'"),
         ("threshold", -1.0, "threshold must be a finite number above 0"),
+        ("threshold", 0, "threshold must be a finite number above 0, not 0$"),
         ("nonfinite", "ignore", "nonfinite must be one of 'skip', 'shrink', 'raise', not 'ignore'"),
         ("alpha", 0.0, "alpha must be above 0 with algorithm 'sgd-cr'"),
         ("alpha", -1.0, "alpha must be a finite number of at least 0"),

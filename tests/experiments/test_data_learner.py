@@ -11,8 +11,8 @@ from tiny import of_music, of_text
 
 from steadygrad.data.datasets import read as open_corpus
 from steadygrad.experiments import Config
-from steadygrad.experiments.descent import Diverged
 from steadygrad.experiments.learner import Learner
+from steadygrad.experiments.methods import Diverged
 from steadygrad.layers.rnn import RNN
 
 
@@ -83,7 +83,7 @@ def test_alpha_falls_with_the_number_of_the_epoch_and_a_linear_rate_within_it(te
             share = trained.feed.tokens / predictions / 2
             trained.update()
             assert trained.lr == pytest.approx(0.1 * (1 - share), rel=1e-12)
-            assert trained.descent.lr == trained.lr
+            assert trained.method.optimizer.param_groups[0]["lr"] == trained.lr
             seen.append((trained.feed.epoch, trained.alpha, trained.network.rnn.alpha))
         trained.next_epoch()
     assert set(seen) == {(1, 0.5, 0.5), (2, 0.25, 0.25)}
@@ -109,7 +109,7 @@ def test_a_state_that_is_not_finite_is_not_carried_on(text_path: str) -> None:
     assert math.isnan(trained.update())
     trained.network.load_state_dict(kept)
     assert math.isfinite(trained.update())
-    assert trained.descent.summary()["skipped"] == 1
+    assert trained.method.summary()["skipped"] == 1
 
 
 def test_without_a_clipper_the_first_gradient_that_is_not_finite_ends_the_run(text_path: str) -> None:

@@ -10,8 +10,9 @@ import torch
 
 from same_run import SMALL
 from steadygrad.experiments import Config
-from steadygrad.experiments import descent as module
-from steadygrad.experiments.learner import Diverged, Learner
+from steadygrad.experiments import methods as module
+from steadygrad.experiments.learner import Learner
+from steadygrad.experiments.methods import Diverged
 from steadygrad.layers.rnn import RNN
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -44,7 +45,7 @@ def test_an_update_equals_the_equation_worked_out_with_the_reference_layer(algor
     assert learner.update() == pytest.approx(loss.item(), rel=1e-13)
     for (_, parameter), before, g in zip(network.trained(), trained, gradients, strict=True):
         torch.testing.assert_close(parameter.detach(), before.detach() - 0.1 * scale * g, rtol=1e-11, atol=1e-14)
-    assert learner.descent.summary()["gradient_norm"] == pytest.approx(norm, rel=1e-11)
+    assert learner.method.summary()["gradient_norm"] == pytest.approx(norm, rel=1e-11)
 
 
 def test_lengths_are_drawn_from_both_ends_of_the_range_and_all_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +90,7 @@ def test_polishing_is_at_all_lengths(small: Config) -> None:
     learner = Learner(small.changed(curriculum=(10, 10)))
     learner.update()
     assert learner.feed.lengths.now == (10, 10)
-    learner.feed.lengths.finish()
+    learner.feed.lengths.now = small.length
     learner.update()
     assert (learner.feed.lengths.now, learner.lr, learner.alpha) == (small.length, small.lr, small.alpha)
 
@@ -134,7 +135,7 @@ def test_with_a_clipper_a_run_ends_after_many_gradients_in_a_row_that_are_not_fi
         learner.update()
     with pytest.raises(Diverged, match="the last 5 gradients were not finite, after 6 updates"):
         learner.update()
-    assert learner.descent.summary()["skipped"] == 5
+    assert learner.method.summary()["skipped"] == 5
 
 
 def test_nonfinite_raise_ends_the_run_at_once(small: Config) -> None:
@@ -148,23 +149,23 @@ def test_nonfinite_raise_ends_the_run_at_once(small: Config) -> None:
 def test_weights_that_are_not_finite_and_losses_that_blew_up_are_found_at_a_check(small: Config) -> None:
     learner = Learner(small)
     learner.update()
-    learner.descent.judge()
-    learner.since.loss *= 999
-    learner.descent.judge()
-    learner.since.loss *= 1.01
+    learner.method.judge()
+    learner.method.since.loss *= 999
+    learner.method.judge()
+    learner.method.since.loss *= 1.01
     with pytest.raises(Diverged, match=r"the mean loss of the last 1 updates is 1.41e.03, and was 1.4 at first"):
-        learner.descent.judge()
-    learner.since.loss = 0.0
+        learner.method.judge()
+    learner.method.since.loss = 0.0
     with torch.no_grad():
         learner.network.rnn.weight_hh_l0[2, 3] = math.nan
     with pytest.raises(Diverged, match=r"rnn.weight_hh_l0 is no longer finite after 1 updates"):
-        learner.descent.judge()
+        learner.method.judge()
 
 
 def test_a_summary_holds_what_was_seen_since_the_last_one(small: Config) -> None:
     learner = Learner(small.changed(threshold=1e-6))
     losses = [learner.update() for _ in range(4)]
-    first = learner.descent.summary()
+    first = learner.method.summary()
     assert first["loss"] == pytest.approx(sum(losses) / 4)
     assert first["clip_rate"] == 1.0
     largest, mean = first["gradient_norm_max"], first["gradient_norm"]
@@ -172,4 +173,4 @@ def test_a_summary_holds_what_was_seen_since_the_last_one(small: Config) -> None
     assert mean is not None
     assert largest > mean > 0
     again = learner.update()
-    assert learner.descent.summary()["loss"] == again
+    assert learner.method.summary()["loss"] == again

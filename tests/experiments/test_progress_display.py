@@ -13,12 +13,12 @@ import torch
 from rich.console import Console
 
 from same_run import metrics
+from steadygrad.analysis.history import heat_map
 from steadygrad.experiments import Config, Network, run
 from steadygrad.experiments.display import DataWords, Live, Plain, Words, displays
 from steadygrad.experiments.display import words as words_of
+from steadygrad.experiments.evaluation import look
 from steadygrad.experiments.files import Record
-from steadygrad.experiments.judges import look
-from steadygrad.experiments.tensorboard import heat_map
 from steadygrad.snapshots import LAGS
 
 

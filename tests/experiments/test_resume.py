@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from harm import kill_at_random_moments
 from same_run import assert_same_run
-from steadygrad.experiments import CheckpointError, Config, files, run, saved
+from steadygrad.experiments import CheckpointError, Config, files, run
 
 PLAIN: dict[str, Any] = {"algorithm": "sgd", "threshold": None, "nonfinite": None, "alpha": 0.0}
 TAUGHT: dict[str, Any] = {"problem": "memorization-5bit", "options": {"counted": "all"}, "length": (3, 5)}
@@ -200,7 +200,7 @@ def test_where_no_checkpoint_can_be_used_nothing_is_begun_anew(small: Config, st
 
 def test_a_checkpoint_holds_tensors_and_json_alone(stopped: Path, small: Config) -> None:
     path = stopped / files.CHECKPOINTS / "000000070.safetensors"
-    tensors, values = saved.read(path, small)
+    tensors, values = files.read_checkpoint(path, small)
     assert tensors.keys() == load_file(path).keys()
     assert {name.split(".")[0] for name in tensors} == {"weights", "best", "generator"}
     assert tensors["generator"].dtype == torch.uint8

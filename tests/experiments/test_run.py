@@ -17,8 +17,7 @@ import steadygrad
 from harm import fill_disk
 from same_run import SMALL, assert_same_run, metrics
 from steadygrad import storage, tasks
-from steadygrad.experiments import Config, FolderError, Result, evaluate, files, preset, run
-from steadygrad.experiments import evaluation as success_module
+from steadygrad.experiments import Config, FolderError, Result, evaluate, files, judges, preset, run
 from steadygrad.experiments.presets import PRESETS
 
 METRICS = {
@@ -152,13 +151,13 @@ def test_the_best_weights_are_tested_on_all_sequences_at_the_end(
     small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    score = success_module.score
+    score = judges.score
 
     def watched(network: Any, length: Any, sequences: int, generator: Any) -> Any:
         asked.append(sequences)
         return score(network, length, sequences, generator)
 
-    monkeypatch.setattr(success_module, "score", watched)
+    monkeypatch.setattr(judges, "score", watched)
     run(small, tmp_path / "run", progress="none", max_updates=20)
     # far from solved: few at 0 and at 20 updates, and all of them for the verdict
     assert asked == [50, 50, 100]

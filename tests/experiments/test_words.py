@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-
-from steadygrad.experiments import Config, Result, config, descent, problem
+from steadygrad.experiments import Config, Result, config, problem
+from steadygrad.experiments.learner import Learner
 from steadygrad.sweep import Grid
 
 
@@ -18,14 +17,14 @@ def test_a_result_has_its_verdict_in_words() -> None:
 
 
 def test_names_forms_and_choices() -> None:
-    assert config.choices(Config.model_fields["dtype"]) == ("float32", "float64")
+    assert config.kind("dtype")[1] == ("float32", "float64")
     assert (problem.form("addition"), problem.form("ptb")) == ("drawn", "data")
     assert problem.name_of("addition") == "addition"
 
 
 def test_nesterov_is_what_its_name_says() -> None:
-    made = descent.build("nesterov", [torch.nn.Parameter(torch.zeros(2))], lr=0.1, momentum=0.9)
-    assert made.defaults["nesterov"] is True
+    made = Learner(Config("addition", "sgd", (10, 10), hidden=3, optimizer="nesterov"))
+    assert made.method.optimizer.defaults["nesterov"] is True
 
 
 def test_a_cell_takes_the_settings_that_its_algorithm_reads() -> None:

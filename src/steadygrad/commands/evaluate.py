@@ -13,15 +13,13 @@ from . import options
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("directory", type=Path, metavar="DIR", help="folder of the run")
-    tasks = parser.add_argument_group("a run on a task")
-    tasks.add_argument(
-        "--length", type=options.length, nargs="+", metavar="LENGTH", help="lengths or LOW:HIGH (the run's own)"
-    )
-    tasks.add_argument("--sequences", type=int, metavar="N", help="how many fresh sequences (10,000)")
-    tasks.add_argument("--seed", type=int, metavar="N", help="of the sequences (0)")
-    data = parser.add_argument_group("a run on music or text")
-    data.add_argument("--split", metavar="NAME", help="train, valid or test (test)")
-    data.add_argument("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
+    task = parser.add_argument_group("a run on a task").add_argument
+    task("--length", type=options.length, nargs="+", metavar="LENGTH", help="lengths or LOW:HIGH (the run's own)")
+    task("--sequences", type=int, metavar="N", help="how many fresh sequences (10,000)")
+    task("--seed", type=int, metavar="N", help="of the sequences (0)")
+    data = parser.add_argument_group("a run on music or text").add_argument
+    data("--split", metavar="NAME", help="train, valid or test (test)")
+    data("--data", type=Path, metavar="PATH", help="where the run's own text or MIDI folder is now")
     add("--threads", type=int, default=1, metavar="N", help="threads of the recurrent layer (1)")
     add("--json", action="store_true", help="print JSON in place of a table")
 

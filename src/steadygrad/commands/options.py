@@ -1,4 +1,4 @@
-"""Options of the command line, made from the declarations of the settings (experiments/config.py).
+"""Options of the command line, and docs/settings.md, made from the declarations of the settings (experiments/config.py).
 
 argparse, and no library that builds a command line from types: typer and cyclopts draw a panel of several lines for a fault in
 place of one sentence, and `steadygrad --help` should not need an extra.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,9 @@ def length(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"must be a length or LOW:HIGH, such as 50:200, not {text!r}") from None
 
 
-def _curriculum(text: str) -> tuple[int, int] | None:
-    return None if text == "none" else length(text)
-
-
 def _threshold(text: str) -> float | str:
-    if text == "auto":
-        return text
     try:
-        return float(text)
+        return text if text == "auto" else float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number or 'auto', not {text!r}") from None
 
@@ -57,44 +51,75 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def help_text(name: str) -> str:
+    """A setting's help, with all names it can have.
+
+    >>> help_text("dtype")
+    'of weights and states: float32 or float64'
+    """
+    from ..experiments import config
+
+    names = config.kind(name)[1] if name != "algorithm" else ()  # whose help explains them
+    listed = f": {', '.join(names[:-1])} or {names[-1]}" if names else ""
+    return f"{config.Config.model_fields[name].description}{listed}"
+
+
 def settings() -> dict[str, dict[str, Any]]:
     """argparse's arguments for every setting that is an option, by name."""
     from ..experiments import config
 
-    kinds: dict[Any, Any] = {int: int, float: float, str: str, tuple: length}
-    own: dict[str, Any] = {"threshold": _threshold, "curriculum": _curriculum}
+    types: dict[Any, Any] = {
+        int: (int, "N"),
+        float: (float, "X"),
+        tuple: (length, "LOW:HIGH"),
+        dict: (_pair, "NAME=VALUE"),
+    }
+    own = {"threshold": _threshold, "curriculum": lambda text: None if text == "none" else length(text)}
     made: dict[str, dict[str, Any]] = {}
     for name, field in config.Config.model_fields.items():
         if name in NOT_OPTIONS:
             continue
-        about: dict[str, Any] = {"help": config.help_text(name), "default": argparse.SUPPRESS}
-        if config.kind(field) is bool:
-            about["action"] = argparse.BooleanOptionalAction
-        elif config.kind(field) is dict:
-            about |= {"type": _pair, "metavar": config.metavar(name), "action": "append"}
-        else:
-            names = config.choices(field) and name != "threshold"
-            kind = str if names else own.get(name, kinds[config.kind(field)])
-            about |= {"type": kind, "metavar": config.metavar(name)}
-        made[name] = about
+        kind, _ = config.kind(name)
+        read, metavar = types.get(kind, (str, "NAME"))
+        said: Any = field.json_schema_extra
+        about: dict[str, Any] = {"type": own.get(name, read), "metavar": said["metavar"] or metavar}
+        if kind is bool:
+            about = {"action": argparse.BooleanOptionalAction}
+        elif kind is dict:
+            about["action"] = "append"
+        made[name] = {**about, "help": help_text(name), "default": argparse.SUPPRESS}
     return made
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add an option for every setting of a run; one that is not typed is not in the result."""
-    from ..experiments.config import Config
+def settings_table() -> str:
+    """All settings as Markdown: docs/settings.md."""
+    from ..experiments import config
 
+    problems = {None: "all", config.DRAWN: "that draw sequences", config.DATA: "with a data set"}
+    problems |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
+    lines: list[str] = []
+    for part, fields in config.Config.PARTS.items():
+        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]
+        lines += ["| setting | default | problems | what it is |", "|---|---|---|---|"]
+        for name in fields.model_fields:
+            value, of = config.default(name), problems[config.of(name)]
+            shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
+            lines.append(f"| `{name}` | {shown} | {of} | {help_text(name)} |".replace("  ", " "))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def add_settings(parser: argparse.ArgumentParser, groups: Mapping[str, Iterable[str]]) -> None:
+    """Add an option for every setting of a run, by the titles of `groups`; one that is not typed is not in the result.
+
+    Options of earlier versions say what they are called now.
+    """
     made = settings()
-    for part, kind in Config.PARTS.items():
-        group = parser.add_argument_group(f"{part} (each in place of the preset's)")
-        for name in kind.model_fields:
+    for title, names in groups.items():
+        group = parser.add_argument_group(title)
+        for name in names:
             if name in made:
                 group.add_argument(option(name), dest=name, **made[name])
-    add_renamed(parser)
-
-
-def add_renamed(parser: argparse.ArgumentParser) -> None:
-    """Let options of earlier versions say what they are called now."""
 
     def renamed(text: str) -> None:
         raise argparse.ArgumentTypeError(f"is now called --option: --option {text}")
@@ -135,7 +160,6 @@ def refuse_others(typed: Iterable[str], problem: str) -> None:
 
 
 def add_display(parser: argparse.ArgumentParser) -> None:
-    """Add what training shows and how often it saves."""
     add = parser.add_argument
     add("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between two checkpoints (30)")
     add("--tensorboard", action="store_true", help="also write for TensorBoard, to DIR/tensorboard")
@@ -150,8 +174,8 @@ def progress(args: argparse.Namespace) -> str:
 
 def of_run(args: argparse.Namespace) -> dict[str, Any]:
     """What `experiments.run` is called with besides its config and folder."""
-    shown = {"progress": progress(args), "tensorboard": args.tensorboard}
-    return {**shown, "checkpoint_seconds": args.checkpoint_seconds}
+    saved = {"tensorboard": args.tensorboard, "checkpoint_seconds": args.checkpoint_seconds}
+    return {"progress": progress(args), **saved}
 
 
 def lengths(text: str) -> list[tuple[int, int]]:
@@ -160,13 +184,11 @@ def lengths(text: str) -> list[tuple[int, int]]:
     >>> lengths("10,20,50:200")
     [(10, 10), (20, 20), (50, 200)]
     """
-    pairs = []
-    for part in _parts(text):
-        low, high = _ends("length", part, "T or LOW:HIGH, such as 50 or 50:200")
+    pairs = _ranges("length", text, "T or LOW:HIGH, such as 50 or 50:200")
+    for part, (low, high) in pairs:
         if ":" in part and low >= high:
             raise ValueError(f"length must be LOW:HIGH with LOW below HIGH, such as 50:200, not {part!r}")
-        pairs.append((low, high))
-    return pairs
+    return [pair for _, pair in pairs]
 
 
 def seeds(text: str) -> list[int]:
@@ -176,8 +198,7 @@ def seeds(text: str) -> list[int]:
     [1, 2, 3, 7]
     """
     found: dict[int, None] = {}
-    for part in _parts(text):
-        first, last = _ends("seeds", part, "S or FIRST:LAST, such as 1 or 1:5")
+    for part, (first, last) in _ranges("seeds", text, "S or FIRST:LAST, such as 1 or 1:5"):
         if first > last:
             raise ValueError(f"seeds must be FIRST:LAST in this order, such as 1:5, not {part!r}")
         found |= dict.fromkeys(range(first, last + 1))
@@ -185,16 +206,16 @@ def seeds(text: str) -> list[int]:
 
 
 def names(text: str) -> list[str]:
-    """Names: a list with commas between."""
-    return list(dict.fromkeys(_parts(text)))
+    """Names with commas between, each once."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _ends(name: str, part: str, allowed: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)(?::(\d+))?", part)
-    if not found:
-        raise ValueError(f"{name} must be {allowed}, not {part!r}")
-    return int(found[1]), int(found[2] or found[1])
+def _ranges(name: str, text: str, allowed: str) -> list[tuple[str, tuple[int, int]]]:
+    """The parts of a list, and the two ends of each."""
+    found: list[tuple[str, tuple[int, int]]] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        ends = re.fullmatch(r"(\d+)(?::(\d+))?", part)
+        if not ends:
+            raise ValueError(f"{name} must be {allowed}, not {part!r}")
+        found.append((part, (int(ends[1]), int(ends[2] or ends[1]))))
+    return found

@@ -8,16 +8,12 @@ from pathlib import Path
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    readme = "a page whose marked tables are filled in, too; its figures go to docs/ beside it"
     add("directory", type=Path, nargs="?", metavar="DIR", help="folder of a sweep or of a run")
     add("--out", type=Path, metavar="FILE", help="the page (DIR/index.html)")
     add("--results", type=Path, metavar="DIR", help="folder of records, *.jsonl")
     add("--write", type=Path, metavar="FILE", help="the Markdown page made of them (RESULTS.md)")
-    add(
-        "--readme",
-        type=Path,
-        metavar="FILE",
-        help="a page whose marked tables are filled in, too; its figures go to docs/ beside it",
-    )
+    add("--readme", type=Path, metavar="FILE", help=readme)
     add("--check", action="store_true", help="write nothing; exit code 1 if FILE is stale")
 
 

@@ -21,8 +21,6 @@ OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the 
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.config import help_text
-
     add = parser.add_argument
     names = "fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke; or give the axes below"
     add("name", nargs="?", metavar="NAME", help=names)
@@ -37,25 +35,21 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--ahead", metavar="LIST", help="of texts, such as 1,5")
     add("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
     add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7, tanh (steady)")
-    add("--init", metavar="LIST", help=help_text("init"))
+    add("--init", metavar="LIST", help=options.help_text("init"))
     add("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
     add_engine(parser)
-    group = parser.add_argument_group("settings of every cell, each in place of the preset's")
-    for name, about in options.settings().items():
-        if name not in OF_CELLS:
-            group.add_argument(options.option(name), dest=name, **about)
-    options.add_renamed(parser)
+    settings = [name for name in options.settings() if name not in OF_CELLS]
+    options.add_settings(parser, {"settings of every cell, each in place of the preset's": settings})
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the engine, the records and the display."""
-    group = parser.add_argument_group("where it runs")
-    group.add_argument("--engine", default="local", metavar="NAME", help="local, dask or ray (local)")
-    group.add_argument("--address", metavar="ADDRESS", help="of the cluster, such as tcp://10.0.0.1:8786")
-    group.add_argument("--workers", type=int, metavar="N", help="models at once on this machine (one for each core)")
-    group.add_argument("--records", type=Path, metavar="DIR", help="also keep the records there, as DIR/GRID.jsonl")
-    group.add_argument("--plain", action="store_true", help="lines of text, also on a terminal")
-    group.add_argument("--quiet", action="store_true", help="no progress")
+    add = parser.add_argument_group("where it runs").add_argument
+    add("--engine", default="local", metavar="NAME", help="local, dask or ray (local)")
+    add("--address", metavar="ADDRESS", help="of the cluster, such as tcp://10.0.0.1:8786")
+    add("--workers", type=int, metavar="N", help="models at once on this machine (one for each core)")
+    add("--records", type=Path, metavar="DIR", help="also keep the records there, as DIR/GRID.jsonl")
+    add("--plain", action="store_true", help="lines of text, also on a terminal")
+    add("--quiet", action="store_true", help="no progress")
 
 
 def run_sweep(args: argparse.Namespace) -> int:
@@ -109,7 +103,6 @@ def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: st
 
 
 def engine(args: argparse.Namespace) -> Engine:
-    """The engine that was asked for."""
     from .. import sweep
     from ..checks import one_of
 

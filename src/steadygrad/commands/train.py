@@ -21,17 +21,18 @@ CLOSED = 141  # exit code where the reader of our output has closed it: 128 and 
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.config import help_text
+    from ..experiments.config import Config
 
     presets = "paper, proceedings, program, steady (the default), fig7 or tanh; for data sets paper or steady"
     add = parser.add_argument
-    add("problem", nargs="?", metavar="PROBLEM", help=help_text("problem"))
-    add("path", nargs="?", metavar="PATH", help=help_text("path"))
-    add("--algorithm", metavar="NAME", help=help_text("algorithm"))
+    add("problem", nargs="?", metavar="PROBLEM", help=options.help_text("problem"))
+    add("path", nargs="?", metavar="PATH", help=options.help_text("path"))
+    add("--algorithm", metavar="NAME", help=options.help_text("algorithm"))
     add("--preset", metavar="NAME", help=presets)
     add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
     add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
-    options.add_settings(parser)
+    groups = {f"{part} (each in place of the preset's)": kind.model_fields for part, kind in Config.PARTS.items()}
+    options.add_settings(parser, groups)
     options.add_display(parser)
 
 
@@ -69,20 +70,15 @@ def run_train(args: argparse.Namespace) -> int:
 def run_resume(args: argparse.Namespace) -> int:
     """Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."""
     with _stoppable(args.directory):
-        return _resume(args)
+        from .. import experiments
 
-
-def _resume(args: argparse.Namespace) -> int:
-    from .. import experiments
-
-    config = experiments.read_config(args.directory)
-    limits = {name: value for name in ("max_updates", "epochs") if (value := getattr(args, name)) is not None}
-    options.refuse(limits, (config.limit,), f"with {args.directory}: {options.option(config.limit)} limits it")
-    if args.data is not None and config.path is None:
-        why = f"whose problem {config.problem} has no such file"
-        raise ValueError(f"--data must be left out with {args.directory}, {why}")
-    more = {"resume": True, "max_seconds": args.max_seconds, "data": args.data}
-    return _tell(experiments.run(config, args.directory, **limits, **more, **options.of_run(args)), args.directory)
+        folder, config = args.directory, experiments.read_config(args.directory)
+        limits = {name: value for name in ("max_updates", "epochs") if (value := getattr(args, name)) is not None}
+        options.refuse(limits, (config.limit,), f"with {folder}: {options.option(config.limit)} limits it")
+        if args.data is not None and config.path is None:
+            raise ValueError(f"--data must be left out with {folder}, whose problem {config.problem} has no such file")
+        more = {"resume": True, "max_seconds": args.max_seconds, "data": args.data}
+        return _tell(experiments.run(config, folder, **limits, **more, **options.of_run(args)), folder)
 
 
 @contextmanager
@@ -99,37 +95,25 @@ def _stoppable(directory: Path) -> Iterator[None]:
 
 def config(args: argparse.Namespace) -> Config:
     """The settings that were asked for: those of a preset or of a file, with what was typed in place of them."""
-    from ..experiments import preset, problem
+    from ..experiments import files, preset, problem
     from ..experiments.config import DRAWN
 
+    typed = options.given(args)
     if args.config is not None:
         if args.preset is not None:
             raise ValueError("--preset must be left out with --config, which has all settings")
-        return _of_file(args)
+        args.config.stat()  # where there is no such file, it need not be one of a run
+        found = files.config_in(args.config)
+        options.refuse_others(typed, args.problem or found.problem)
+        others = {"problem": args.problem, "path": args.path, "algorithm": args.algorithm}
+        return found.changed(**typed, **{name: value for name, value in others.items() if value is not None})
     if args.problem is None:
         raise ValueError("PROBLEM must be given, or --config FILE")
     if args.path is not None and problem.form(args.problem) == DRAWN:
         raise ValueError(f"PATH must be left out with {args.problem!r}, whose sequences are drawn, not {args.path!r}")
-    typed = options.given(args)
     options.refuse_others(typed, args.problem)
     path = {} if args.path is None else {"path": args.path}
     return preset(args.problem, args.algorithm, args.preset, **typed, **path)
-
-
-def _of_file(args: argparse.Namespace) -> Config:
-    from ..experiments import Config, ConfigError
-
-    try:
-        found = Config.from_json(args.config.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        why = f"{error.reason} at byte {error.start:,}"
-        raise ValueError(f"{args.config} must be UTF-8 text, and is not ({why})") from error
-    except ConfigError as error:
-        raise ConfigError([f"{args.config}: {fault}" for fault in error.faults]) from error
-    typed = options.given(args)
-    options.refuse_others(typed, args.problem or found.problem)
-    others = {"problem": args.problem, "path": args.path, "algorithm": args.algorithm}
-    return found.changed(**typed, **{name: value for name, value in others.items() if value is not None})
 
 
 def _tell(result: Result, directory: Path) -> int:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .evaluation import Trained as Trained
     from .evaluation import evaluate as evaluate
     from .evaluation import load as load
+    from .files import CheckpointError as CheckpointError
     from .files import read_config as read_config
     from .loop import run as run
     from .network import Network as Network
     from .presets import preset as preset
-    from .saved import CheckpointError as CheckpointError
-    from .saved import Result as Result
+    from .result import Result as Result
 
 __getattr__, __dir__ = names_of(
     __name__,
@@ -36,11 +36,11 @@ __getattr__, __dir__ = names_of(
         **dict.fromkeys(("Config", "ConfigError"), ".config"),
         "DataSet": "..data.datasets",
         **dict.fromkeys(("Trained", "evaluate", "load"), ".evaluation"),
-        "read_config": ".files",
+        **dict.fromkeys(("CheckpointError", "read_config"), ".files"),
         "run": ".loop",
         "Network": ".network",
         "preset": ".presets",
-        **dict.fromkeys(("CheckpointError", "Result"), ".saved"),
+        "Result": ".result",
         "FolderError": "..storage",
     },
 )

@@ -5,14 +5,13 @@
     method     what is done with the gradient
     limits     when to test, when to stop, how it is computed
 
-The checks, config.json, the command line (commands/options.py) and docs/settings.md are made from these declarations. This
+The checks, config.json, the command line and docs/settings.md (both by commands/options.py) are made from these. This
 file needs pydantic and no torch, so that `steadygrad train --help` is quick; the names of what the core registers (such as
 initialisations) stand here as well, and a test compares them with the core's own.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import types
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 try:
     from pydantic import BaseModel, ConfigDict, Field, ValidationError
-    from pydantic.fields import FieldInfo
 except ImportError:
     raise ImportError("experiments need pydantic: pip install 'steadygrad[train]'") from None
 
@@ -79,8 +77,9 @@ class ConfigError(ValueError):
         return type(self), (list(self.faults),)
 
 
-def field(default: Any, help: str, metavar: str = "NAME", of: str | None = None, **bounds: Any) -> Any:
-    """One setting: its default, its help text, the problems it is for, and pydantic's bounds (gt, ge, lt, le)."""
+def field(default: Any, help: str, of: str | None = None, metavar: str | None = None, **bounds: Any) -> Any:
+    """One setting: its default, its help text, the problems it is for, what its value is called in help texts (as fits
+    its type, if None), and pydantic's bounds (gt, ge, lt, le)."""
     return Field(default, description=help, json_schema_extra={"metavar": metavar, "of": of}, **bounds)
 
 
@@ -91,16 +90,16 @@ class _Settings(BaseModel):
 class ProblemSettings(_Settings):
     """Where sequences come from."""
 
-    problem: str = field("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS", "PROBLEM")
-    options: dict[str, Any] = field({}, "the problem's own options, such as positions=program", "NAME=VALUE", DRAWN)
-    length: tuple[int, int] = field((50, 200), "lengths to draw from, both included, or one length", "LOW:HIGH", DRAWN)
-    path: str | None = field(None, "your own text file, or folder of MIDI files", "PATH", DATA)
-    ahead: int = field(1, "predict the character so many ahead", "N", OF_TEXT, ge=1)
+    problem: str = field("", f"{', '.join(PROBLEMS)}, or a class of your own: FILE.py:CLASS")
+    options: dict[str, Any] = field({}, "the problem's own options, such as positions=program", DRAWN)
+    length: tuple[int, int] = field((50, 200), "lengths to draw from, both included, or one length", DRAWN)
+    path: str | None = field(None, "your own text file, or folder of MIDI files", DATA, "PATH")
+    ahead: int = field(1, "predict the character so many ahead", OF_TEXT, ge=1)
     time_step: float | None = field(
-        None, "seconds of a step, of music of your own (0.25)", "S", OF_MUSIC, ge=SHORTEST_STEP
+        None, "seconds of a step, of music of your own (0.25)", OF_MUSIC, "S", ge=SHORTEST_STEP
     )
-    faults: Literal["raise", "skip"] = field("raise", "what to do with MIDI files that cannot be read", of=OF_MUSIC)
-    seed: int = field(1, "of data, initial weights and test sequences", "N", ge=0, le=LARGEST_SEED)
+    faults: Literal["raise", "skip"] = field("raise", "what to do with MIDI files that cannot be read", OF_MUSIC)
+    seed: int = field(1, "of data, initial weights and test sequences", ge=0, le=LARGEST_SEED)
 
 
 class NetworkSettings(_Settings):
@@ -109,16 +108,16 @@ class NetworkSettings(_Settings):
     network: Literal["rnn", "gru", "lstm", "echo-state"] = field(
         "rnn", "the recurrent layer (echo-state: a random one that stays as it is, with a read-out by ridge regression)"
     )
-    hidden: int | None = field(None, "units of the recurrent layer (the paper's number for the problem)", "N", ge=1)
+    hidden: int | None = field(None, "units of the recurrent layer (the paper's number for the problem)", ge=1)
     nonlinearity: Literal["tanh", "relu", "sigmoid", "identity"] = field("tanh", "of the units, for rnn")
     leak: float = field(
-        0.0, "λ of leaky units, the share of the state that is kept, for rnn and echo-state", "λ", ge=0, lt=1
+        0.0, "λ of leaky units, the share of the state that is kept, for rnn and echo-state", metavar="λ", ge=0, lt=1
     )
     noise: float = field(
         0.0,
         "standard deviation of noise that is added before the units' nonlinearity in training, for rnn",
-        "σ",
         DRAWN,
+        "σ",
         ge=0,
     )
     bias: bool = field(True, "whether the network has biases")
@@ -127,11 +126,11 @@ class NetworkSettings(_Settings):
         "initial weights (uniform: as torch draws them, the start of gru and lstm; these alone have the last two, uniform "
         "with the gates that remember begun open)",
     )
-    longest: int | None = field(None, "steps that the gates of init chrono are told to remember", "N", ge=3)
+    longest: int | None = field(None, "steps that the gates of init chrono are told to remember", ge=3)
     radius: float | None = field(
-        None, "scale the initial W_rec to this ρ, for rnn and echo-state (there 0.9)", "ρ", gt=0
+        None, "scale the initial W_rec to this ρ, for rnn and echo-state (there 0.9)", metavar="ρ", gt=0
     )
-    input_scaling: float = field(1.0, "largest |weight| of the inputs of echo-state", "X", gt=0)
+    input_scaling: float = field(1.0, "largest |weight| of the inputs of echo-state", gt=0)
 
 
 class MethodSettings(_Settings):
@@ -144,26 +143,25 @@ class MethodSettings(_Settings):
     optimizer: Literal["sgd", "momentum", "nesterov", "rmsprop", "adam", "hessian-free"] = field(
         "sgd", "how weights are updated"
     )
-    lr: float = field(0.01, "learning rate", "X", gt=0)
-    momentum: float | None = field(None, "of the optimizer; β₁ of adam", "X", ge=0, lt=1)
-    batch: int = field(20, "sequences in an update", "N", ge=1)
-    steps: int = field(200, "longest chunk that gradients go back through; the state is carried on", "N", DATA, ge=1)
-    cost: Literal["mean", "sum"] = field("mean", "over the steps of a sequence", of=DATA)
-    threshold: float | Literal["auto"] | None = field(None, "norm above which the gradient is clipped, or auto", "X")
+    lr: float = field(0.01, "learning rate", gt=0)
+    momentum: float | None = field(None, "of the optimizer; β₁ of adam", ge=0, lt=1)
+    batch: int = field(20, "sequences in an update", ge=1)
+    steps: int = field(200, "longest chunk that gradients go back through; the state is carried on", DATA, ge=1)
+    cost: Literal["mean", "sum"] = field("mean", "over the steps of a sequence", DATA)
+    threshold: float | Literal["auto"] | None = field(None, "norm above which the gradient is clipped, or auto")
     per: Literal["all", "parameter", "entry"] = field(
         "all",
         "what is clipped by itself: the whole gradient, each parameter's, or each entry to [−threshold, threshold]",
     )
     nonfinite: Literal["skip", "shrink", "raise"] | None = field(None, "where a clipped gradient is not finite (skip)")
     clip_error: float | None = field(
-        None, "clip every entry of the error to [−X, X] at every step of the way back", "X", gt=0
+        None, "clip every entry of the error to [−X, X] at every step of the way back", gt=0
     )
-    l1: float = field(0.0, "factor of the penalty Σ |w| on W_rec", "X", ge=0)
-    l2: float = field(0.0, "factor of the penalty Σ w² on W_rec", "X", ge=0)
+    l1: float = field(0.0, "factor of the penalty Σ |w| on W_rec", ge=0)
+    l2: float = field(0.0, "factor of the penalty Σ w² on W_rec", ge=0)
     truncate: int | None = field(
         None,
         "truncated BPTT: cut the gradient every N steps, counted from the last; the state is carried on",
-        "N",
         DRAWN,
         ge=1,
     )
@@ -171,17 +169,17 @@ class MethodSettings(_Settings):
         None,
         "probability with which output units take their target as their value in training (1: always), for problems that have "
         "a target at every step",
-        "P",
         DRAWN,
+        "P",
         ge=0,
         le=1,
     )
-    damping: float = field(0.1, "λ at first, of hessian-free", "λ", DRAWN, gt=0)
-    structural: float = field(0.0, "μ, the weight of structural damping, of hessian-free", "μ", DRAWN, ge=0)
+    damping: float = field(0.1, "λ at first, of hessian-free", DRAWN, "λ", gt=0)
+    structural: float = field(0.0, "μ, the weight of structural damping, of hessian-free", DRAWN, "μ", ge=0)
     curvature_batch: int | None = field(
-        None, "sequences of the batch that hessian-free takes the curvature from (all)", "N", DRAWN, ge=1
+        None, "sequences of the batch that hessian-free takes the curvature from (all)", DRAWN, ge=1
     )
-    alpha: float = field(0.0, "factor of Ω", "X", ge=0)
+    alpha: float = field(0.0, "factor of Ω", ge=0)
     omega: Literal["paper", "proceedings", "program"] = field(
         "paper", "Ω as in the paper, as in its final edition, or as in its authors' program"
     )
@@ -189,40 +187,40 @@ class MethodSettings(_Settings):
         "constant", "how the learning rate changes; the last two where lengths are drawn"
     )
     alpha_schedule: Schedule = field("constant", "how α changes")
-    epoch: int = field(10_000, "updates that make an epoch in 1/t and half-when-worse", "N", DRAWN, ge=1)
+    epoch: int = field(10_000, "updates that make an epoch in 1/t and half-when-worse", DRAWN, ge=1)
     curriculum: tuple[int, int] | None = field(
-        None, "lengths to begin with, which grow as the loss falls, or none", "LOW:HIGH", DRAWN
+        None, "lengths to begin with, which grow as the loss falls, or none", DRAWN
     )
-    growth: float = field(1.15, "factor by which they grow", "X", DRAWN, gt=1)
-    curriculum_patience: int = field(500, "updates whose mean loss decides whether they grow", "N", DRAWN, ge=1)
-    curriculum_loss: float = field(0.15, "mean loss below which they grow", "X", DRAWN, gt=0)
+    growth: float = field(1.15, "factor by which they grow", DRAWN, gt=1)
+    curriculum_patience: int = field(500, "updates whose mean loss decides whether they grow", DRAWN, ge=1)
+    curriculum_loss: float = field(0.15, "mean loss below which they grow", DRAWN, gt=0)
     curriculum_lost: float | None = field(
-        None, "mean loss above which the weights of the last growth come back, and the rate falls", "X", DRAWN, gt=0
+        None, "mean loss above which the weights of the last growth come back, and the rate falls", DRAWN, gt=0
     )
 
 
 class Limits(_Settings):
     """When to test, when to stop, and how it is computed."""
 
-    max_updates: int = field(5_000_000, "give up after so many updates", "N", DRAWN, ge=1)
-    epochs: int = field(50, "stop after so many passes over the data", "N", DATA, ge=1)
-    patience: int | None = field(None, "stop after so many epochs without a better validation", "N", DATA, ge=1)
-    max_seconds: float | None = field(None, "stop after so many seconds", "S", gt=0)
-    check_every: int = field(1000, "updates between two tests", "N", DRAWN, ge=1)
-    check_sequences: int = field(1000, "sequences a test begins with", "N", DRAWN, ge=1)
-    test_sequences: int = field(10_000, "sequences of a whole test", "N", DRAWN, ge=1)
-    success: float = field(0.01, "solved when at most this share is wrong", "X", DRAWN, ge=0, lt=1)
-    average: int = field(1, "test and keep the mean of the weights over the N updates before a test", "N", DRAWN, ge=1)
+    max_updates: int = field(5_000_000, "give up after so many updates", DRAWN, ge=1)
+    epochs: int = field(50, "stop after so many passes over the data", DATA, ge=1)
+    patience: int | None = field(None, "stop after so many epochs without a better validation", DATA, ge=1)
+    max_seconds: float | None = field(None, "stop after so many seconds", metavar="S", gt=0)
+    check_every: int = field(1000, "updates between two tests", DRAWN, ge=1)
+    check_sequences: int = field(1000, "sequences a test begins with", DRAWN, ge=1)
+    test_sequences: int = field(10_000, "sequences of a whole test", DRAWN, ge=1)
+    success: float = field(0.01, "solved when at most this share is wrong", DRAWN, ge=0, lt=1)
+    average: int = field(1, "test and keep the mean of the weights over the N updates before a test", DRAWN, ge=1)
     after_success: Literal["stop", "polish"] = field(
-        "stop", "polish: train on and keep the weights that err least at twice the length", of=DRAWN
+        "stop", "polish: train on and keep the weights that err least at twice the length", DRAWN
     )
-    polish: float = field(0.5, "polish for so many times the updates until success", "X", DRAWN, gt=0)
+    polish: float = field(0.5, "polish for so many times the updates until success", DRAWN, gt=0)
     backend: Literal["auto", "reference", "torch", "native", "triton"] = field(
         "auto", "what computes the recurrent layer"
     )
     dtype: Literal["float32", "float64"] = field("float32", "of weights and states")
     threads: int = field(
-        1, "of the recurrent layer; results do not depend on them, small networks run best on one", "N", ge=1
+        1, "of the recurrent layer; results do not depend on them, small networks run best on one", ge=1
     )
 
 
@@ -256,14 +254,13 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
     }
 
     def __init__(self, problem: Any = None, algorithm: Any = None, length: Any = None, **settings: Any) -> None:
+        from ..checks import near_match
         from . import rules
 
         positional = {"problem": problem, "algorithm": algorithm, "length": length}
         given = {**{name: value for name, value in positional.items() if value is not None}, **settings}
-        known = type(self).model_fields
-        unknown = {name: difflib.get_close_matches(name, known, n=1) for name in given if name not in known}
-        hints = {name: f" (did you mean {near[0]!r}?)" if near else "" for name, near in unknown.items()}
-        faults = [f"the config has no field {name!r}{hint}" for name, hint in hints.items()]
+        known = list(type(self).model_fields)
+        faults = [f"the config has no field {name!r}{near_match(name, known)}" for name in given if name not in known]
         if "problem" not in given:
             faults.append("problem must be given")
         if faults:
@@ -273,12 +270,10 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            for each in error.errors():
-                name = str(each["loc"][0])
-                bad[name] = rules.sentence(name, known[name], given[name])
+            names = [str(each["loc"][0]) for each in error.errors()]
+            bad = {name: rules.sentence(name, given[name]) for name in names}
         settled, found = rules.examine({name: given.get(name, default(name)) for name in known}, set(bad))
-        order = list(known)
-        if faults := sorted([*bad.values(), *found], key=lambda fault: order.index(fault.split()[0])):
+        if faults := sorted([*bad.values(), *found], key=lambda fault: known.index(fault.split()[0])):
             raise ConfigError(faults)
         for name, value in settled.items():
             object.__setattr__(self, name, value)  # frozen for others
@@ -325,7 +320,6 @@ class Config(Limits, MethodSettings, NetworkSettings, ProblemSettings):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The config of `to_json()`."""
         try:
             values = json.loads(text)
         except ValueError as error:
@@ -347,58 +341,19 @@ def absolute(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(os.fspath(path)))
 
 
-def choices(field: FieldInfo) -> tuple[str, ...]:
-    """The names that a setting can have; none if it is not one of names."""
-    kinds = [field.annotation, *typing.get_args(field.annotation)]
-    return next((typing.get_args(kind) for kind in kinds if typing.get_origin(kind) is Literal), ())
-
-
-def kind(field: FieldInfo) -> Any:
-    """The type of a setting that is not None: int, float, str, bool, dict or tuple."""
-    annotation: Any = field.annotation
+def kind(name: str) -> tuple[Any, tuple[str, ...]]:
+    """The type of a setting that is not None (int, float, str, bool, dict, tuple or Literal), and the names of a Literal."""
+    annotation: Any = Config.model_fields[name].annotation
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         annotation = typing.get_args(annotation)[0]
-    return typing.get_origin(annotation) or annotation
+    origin = typing.get_origin(annotation)
+    return origin or annotation, typing.get_args(annotation) if origin is Literal else ()
 
 
 def default(name: str) -> Any:
-    """A setting's default."""
     return Config.model_fields[name].get_default(call_default_factory=True)
 
 
 def of(name: str) -> str | None:
     """Which problems a setting is for: 'drawn', 'data', 'text' or 'music'; None for all."""
     return typing.cast(Any, Config.model_fields[name].json_schema_extra)["of"]
-
-
-def metavar(name: str) -> str:
-    """What a setting's value is called in help texts."""
-    return typing.cast(Any, Config.model_fields[name].json_schema_extra)["metavar"]
-
-
-def help_text(name: str) -> str:
-    """A setting's help, with all names it can have.
-
-    >>> help_text("dtype")
-    'of weights and states: float32 or float64'
-    """
-    field = Config.model_fields[name]
-    names = [each for each in choices(field) if name not in ("threshold", "algorithm")]
-    listed = f": {', '.join(names[:-1])} or {names[-1]}" if names else ""
-    return f"{field.description}{listed}"
-
-
-def settings_table() -> str:
-    """All settings as Markdown: docs/settings.md."""
-    problems = {None: "all", DRAWN: "that draw sequences", DATA: "with a data set"}
-    problems |= {OF_TEXT: "text", OF_MUSIC: "own music"}
-    lines: list[str] = []
-    for part, fields in Config.PARTS.items():
-        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]
-        lines += ["| setting | default | problems | what it is |", "|---|---|---|---|"]
-        for name in fields.model_fields:
-            value = default(name)
-            shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
-            lines.append(f"| `{name}` | {shown} | {problems[of(name)]} | {help_text(name)} |".replace("  ", " "))
-        lines.append("")
-    return "\n".join(lines)

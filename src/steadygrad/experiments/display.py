@@ -1,4 +1,4 @@
-"""What a run shows while it works: a live display on a terminal, or a line for each check.
+"""What a run shows while it works: a live display on a terminal, or a line for each check; and TensorBoard.
 
 A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. The text
 of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is drawn by rich:
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..snapshots import Snapshot
+from ..storage import MissingExtra
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
 
@@ -29,6 +30,13 @@ _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")
 SMOOTHING = 0.05
 """The weight of the newest loss in the loss that is shown live."""
+SCALARS = (
+    *("loss", "train", "valid", "test_loss", "error", "gradient_norm", "gradient_norm_max", "clip_rate", "omega"),
+    *("active", "spectral_radius", "horizon", "high", "lr", "alpha", "updates_per_second", "tokens_per_second"),
+)
+COLUMNS = 400
+WIDEN = 1.1
+"""TensorBoard gets a picture whenever the run has grown by this factor since the last."""
 
 
 class Display:
@@ -50,22 +58,19 @@ class Display:
 
 
 class Words:
-    """The text of a run on a drawn problem: its title, its lines, and the numbers under the bar."""
+    """The text of a run on a drawn problem. `unit` is the field of its lines that tells how far the run has come."""
 
     unit = "updates"
-    """What is counted to tell how far the run has come: a field of its lines."""
     pace = "{:,.0f}/s"
 
     def __init__(self, threshold: float | None = None) -> None:
         self._threshold = threshold
 
     def title(self, config: Config) -> str:
-        """The run in one line."""
         length = f"length {config.length[0]}–{config.length[1]}"
         return f"{problems.title(config.problem)} · {method(config)} · {length} · seed {config.seed}"
 
     def done(self, done: int, limit: int) -> str:
-        """How far it has come."""
         return f"{done:,} of {limit:,} {self.unit}"
 
     def text(self, line: dict[str, Any]) -> str:
@@ -102,9 +107,7 @@ class DataWords(Words):
     def __init__(self, predictions: int, per_nat: float, threshold: float | None = None) -> None:
         super().__init__(threshold)
         self._predictions, self._per_nat = predictions, per_nat
-        self._valid: float | None = None
-        self._best: float | None = None
-        self._radius: float | None = None
+        self._valid = self._best = self._radius = math.nan  # of the last epoch, and the best so far: shown as a dash
 
     def title(self, config: Config) -> str:
         own = f" {config.path}" if config.path else ""
@@ -127,9 +130,9 @@ class DataWords(Words):
     def numbers(self, line: dict[str, Any], loss: float | None) -> str:
         if line["valid"] is not None:  # at the end of an epoch; between, what was found there is still shown
             self._valid, self._radius = line["valid"], line["spectral_radius"]
-            self._best = line["valid"] if self._best is None else min(self._best, line["valid"])
+            self._best = min(line["valid"], self._best)
         train = line["train"] if loss is None else loss * self._per_nat
-        best = "" if self._best is None else f" (best {fixed(self._best)})"
+        best = "" if math.isnan(self._best) else f" (best {fixed(self._best)})"
         return (
             f"train {fixed(train)}   valid {fixed(self._valid)}{best}   {_gradient(line)}   "
             f"ρ {fixed(self._radius)}   rate {line['lr']:.3g}   {line['updates_per_second']:.3g} updates/s"
@@ -138,10 +141,10 @@ class DataWords(Words):
 
 def words(config: Config, problem: Any) -> Words:
     """The text of a run's lines."""
-    fixed_threshold = config.threshold if isinstance(config.threshold, float) else None
+    threshold = None if config.threshold == "auto" else config.threshold
     if config.form == DRAWN:
-        return Words(fixed_threshold)
-    return DataWords(problem.predictions("train"), problem.per_nat, fixed_threshold)
+        return Words(threshold)
+    return DataWords(problem.predictions("train"), problem.per_nat, threshold)
 
 
 def method(config: Config) -> str:
@@ -241,6 +244,43 @@ class Live(Display):
         return f"{clock(max(0.0, min(times)))} left at most" if times else ""
 
 
+class Board(Display):
+    """Writes what the checks found to a folder that TensorBoard reads; `unit` of the lines is the horizontal axis."""
+
+    def __init__(self, folder: Path, unit: str) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtra("--tensorboard needs tensorboard: pip install 'steadygrad[tensorboard]'") from None
+        self._open, self._folder, self._unit = SummaryWriter, folder, unit
+        self._columns: list[list[float | None]] = []
+        self._due = 0
+
+    @contextmanager
+    def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
+        # what a killed run wrote after its last checkpoint is written again: TensorBoard is told to drop it
+        with self._open(self._folder, purge_step=done + 1 if done else None) as self._writer:
+            yield
+
+    def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
+        from ..analysis.history import heat_map
+
+        at = line[self._unit]
+        for name in SCALARS:
+            value = line.get(name)
+            if value is not None and math.isfinite(value):
+                self._writer.add_scalar(name, value, at)
+        if seen is None:
+            return
+        self._columns.append(seen.norms)
+        if len(self._columns) > COLUMNS:
+            self._columns = self._columns[::2]
+        if at >= self._due:
+            picture = heat_map(self._columns)
+            self._writer.add_image(f"gradient flow (lag × {self._unit})", picture, at, dataformats="HWC")
+            self._due = math.ceil(at * WIDEN)
+
+
 def displays(directory: Path, progress: str, tensorboard: bool, words: Words) -> list[Display]:
     """What shows the progress of the run in `directory`: 'auto', 'plain' or 'none', and TensorBoard."""
     shown: list[Display] = [Display() if progress == "none" else Plain(words)]
@@ -250,8 +290,6 @@ def displays(directory: Path, progress: str, tensorboard: bool, words: Words) ->
         except ImportError:
             _log.warning("the live display needs rich: pip install 'steadygrad[train]'; here are plain lines instead")
     if tensorboard:
-        from .tensorboard import Board
-
         shown.append(Board(directory / "tensorboard", words.unit))
     return shown
 

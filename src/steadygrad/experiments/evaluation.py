@@ -1,4 +1,5 @@
-"""How well a network does: the share of fresh sequences it answers wrong, or its score on a part of a data set.
+"""How well a network does: the share of fresh sequences it answers wrong, or its score on a part of a data set; and what its
+gradients do.
 
     error = wrong / sequences        solved: error ≤ 1 % of 10,000                          (Pascanu et al. 2013, supplement)
     music   Σ over all steps of all pieces of −Σ over notes of log p, divided by the number of steps       (nats/step)
@@ -7,11 +8,6 @@
 The lengths of a range are visited evenly, shortest to longest, one length a batch. For regression both readings of
 "the error is less than 0.04" are counted: the absolute error, and the squared error of the authors' program. Pieces are read
 whole, a text as one stream; the state is carried all the way.
-
-While a network is trained, a test begins with few sequences and goes on to all of them only if success is likely: far from
-it, the answer is clear early. Each test draws its own sequences, from a stream that only the seed and the number of updates
-decide. A network that has solved its lengths may have only just done so: some keep what they saw for 200 steps and no longer.
-While it is polished, the best weights are those of the solved ones that err least at twice the longest length.
 """
 
 from __future__ import annotations
@@ -24,10 +20,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..checks import one_of, whole
 from ..reproducible import stream, threads
+from ..snapshots import Snapshot, snapshot
+from ..storage import finite
 from ..tasks.task import Regression
 from . import files
 from . import problem as problems
@@ -36,19 +33,14 @@ from .network import Network, Tally
 
 SMALL_BATCH, LARGE_BATCH = 100, 500
 STATES = 2**24  # at most so many numbers [T, B, H] are held at once: 64 MB in float32
-PROMISE, AT_LEAST = 5.0, 0.01
-"""All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """The share of fresh sequences answered wrong, by the problem's own criterion and by every one, and the mean loss.
+    """How a test on fresh sequences came out."""
 
-    `errors` has 'wrong', or for regression 'absolute' and 'squared'.
-    """
-
-    error: float
-    errors: dict[str, float]
+    error: float  # the share answered wrong, by the problem's own criterion
+    errors: dict[str, float]  # by every criterion: 'wrong', or for regression 'absolute' and 'squared'
     loss: float
     sequences: int
 
@@ -83,94 +75,22 @@ def figure(network: Network, problem: Any, split: str, pulse: Callable[[], None]
     return total.mean * problem.per_nat
 
 
-@dataclass(frozen=True)
-class Best:
-    """The weights of the best test so far, and what it found; `beyond`: the error at twice the longest length."""
+def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
+    """Measure the gradients of a network on one batch of sequences of `length`, drawn for this alone; none is kept."""
+    batch = network.problem.sample(network.config.batch, length, generator)
+    parameters = [parameter for _, parameter in network.trained()]
 
-    updates: int
-    score: Score
-    weights: dict[str, Tensor]
-    beyond: float = 0.0
+    def errors() -> None:
+        torch.autograd.grad(network.problem.loss(network.taught(batch), batch), parameters)
 
-    @property
-    def rank(self) -> tuple[float, float, float]:
-        """Fewer wrong is better, beyond the longest length first; of equals, the smaller loss."""
-        loss = self.score.loss
-        return self.beyond, self.score.error, loss if math.isfinite(loss) else math.inf
+    def of_last() -> None:
+        y = network.taught(batch)
+        (error,) = torch.autograd.grad(network.problem.loss(y, batch), y, retain_graph=True)
+        error[:-1] = 0
+        torch.autograd.grad(y, parameters, error)
 
-
-class Success:
-    """Tests a network as it learns, and keeps the best weights and when (`updates`, `seconds`) it first succeeded."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.best: Best | None = None
-        self.updates: int | None = None
-        self.seconds: float | None = None
-
-    @property
-    def solved(self) -> bool:
-        """Whether a test of all sequences has found few enough wrong."""
-        return self.updates is not None
-
-    def test(self, network: Network, updates: int) -> Score:
-        """Test on a few fresh sequences, and then on all of them if success is likely."""
-        config = self.config
-        if config.check_sequences < config.test_sequences:
-            few = self._score(network, config.length, config.check_sequences, "few", updates)
-            if few.error > max(PROMISE * config.success, AT_LEAST):
-                return few
-        return self.test_all(network, updates)
-
-    def test_all(self, network: Network, updates: int) -> Score:
-        """Test on all the test sequences."""
-        return self._score(network, self.config.length, self.config.test_sequences, "test", updates)
-
-    def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
-        """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
-        if self.config.after_success != "polish" or not self._solves(found):
-            return None
-        twice = 2 * self.config.length[1]
-        return self._score(network, (twice, twice), self.config.check_sequences, "beyond", updates).error
-
-    def _score(self, network: Network, length: tuple[int, int], sequences: int, purpose: str, updates: int) -> Score:
-        return score(network, length, sequences, stream(self.config.seed, purpose, updates))
-
-    def consider(
-        self, found: Score, updates: int, seconds: float, weights: dict[str, Tensor], beyond: float | None = None
-    ) -> bool:
-        """Keep the weights if none before were better, and return whether this is the first success."""
-        candidate, solves = Best(updates, found, weights, beyond or 0.0), self._solves(found)
-        first = solves and not self.solved
-        if first:
-            self.updates, self.seconds = updates, seconds
-        # once solved, only what solves it too can be better
-        if first or self.best is None or (candidate.rank < self.best.rank and (solves or not self.solved)):
-            self.best = candidate
-        return first
-
-    def is_whole(self, found: Score) -> bool:
-        """Whether all sequences were tested: a test of a few can look better by chance."""
-        return found.sequences == self.config.test_sequences
-
-    def _solves(self, found: Score) -> bool:
-        return self.is_whole(found) and found.error <= self.config.success
-
-    def state(self) -> dict[str, Any]:
-        """All but the best weights, as plain values."""
-        values: dict[str, Any] = {"updates": self.updates, "seconds": self.seconds, "best": None}
-        if (best := self.best) is not None:
-            values["best"] = {"updates": best.updates, "beyond": best.beyond}
-            values["best"] |= {**vars(best.score), "loss": best.score.loss if math.isfinite(best.score.loss) else None}
-        return values
-
-    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from `state()`."""
-        self.updates, self.seconds, best = values["updates"], values["seconds"], values["best"]
-        if best is not None:
-            loss = math.inf if best["loss"] is None else best["loss"]
-            found = Score(best["error"], best["errors"], loss, best["sequences"])
-            self.best = Best(best["updates"], found, weights, best["beyond"])
+    counted = batch.steps.stop - batch.steps.start
+    return snapshot(network.rnn, errors, None if counted == 1 else of_last)
 
 
 @dataclass(frozen=True)
@@ -248,16 +168,14 @@ def evaluate(
     whole("seed", seed, low=0)
     with threads(1):
         found = score(network, (low, high), sequences, stream(seed, "evaluate", low, high))
-    loss = found.loss if math.isfinite(found.loss) else None
     about = {"length": [low, high], "sequences": sequences, "seed": seed}
-    return {**about, "error": found.error, "errors": found.errors, "loss": loss}
+    return {**about, "error": found.error, "errors": found.errors, "loss": finite(found.loss)}
 
 
 def _portions(network: Network, length: tuple[int, int], sequences: int) -> list[tuple[int, int]]:
     """Lengths and how many sequences of each: even over the range, in batches that fit."""
     low, high = length
-    total = getattr(network.problem, "total_steps", None)
-    steps = total(high) if total is not None else high
+    steps = network.problem.total_steps(high) if hasattr(network.problem, "total_steps") else high
     largest = max(1, min(LARGE_BATCH, STATES // (steps * (network.config.hidden or 1))))
     visits = max(math.ceil(sequences / largest), min(high - low + 1, math.ceil(sequences / SMALL_BATCH)))
     ends = [sequences * visit // visits for visit in range(visits + 1)]

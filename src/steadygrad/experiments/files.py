@@ -1,4 +1,4 @@
-"""What a run leaves on disk.
+"""What a run leaves on disk. Nothing is pickled.
 
     DIR/config.json           the settings
     DIR/data.json             what a run on a data set was trained on: width, symbols (the characters; null for music), unit,
@@ -11,22 +11,24 @@
     DIR/flow.jsonl            snapshots of the error's norm against lag, and of W_rec's eigenvalues (snapshots.py): updates,
                               steps, stride, norms, eigenvalues
     DIR/weights.safetensors   the best weights so far
-    DIR/checkpoints/          the last two states (saved.py)
-    DIR/result.json           the result, once there is one
+    DIR/checkpoints/          the last two states, such as 000012000.safetensors: weights, best weights, optimizer state and
+                              generator state; in the header config, counters, schedules … and a sha256 over all of it
+    DIR/result.json           the result, once there is one (result.py)
 
 Every file is whole or not there (storage.py); of the two that grow line by line, what was written after the checkpoint that a
-run goes on from is cut off. Numbers that are not finite are null. A run takes an empty folder, or continues in its own, and
-never touches another's.
+run goes on from is cut off. A checkpoint that is truncated, altered, or of another config is refused by name, and the one
+before it is used. Numbers that are not finite are null. A run never touches another's folder.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import storage
 from ..storage import FolderError
@@ -42,6 +44,9 @@ WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoint
 OWN = (CONFIG, DATA, METRICS, FLOW, WEIGHTS, RESULT, CHECKPOINTS)
 THINNING = 1.015
 """The next snapshot is due once the updates have grown by this factor: a long run has a few hundred."""
+KEPT = 2  # checkpoints
+FORMAT = "steadygrad run, 2"  # of a checkpoint
+_log = logging.getLogger("steadygrad")
 
 
 def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
@@ -63,7 +68,11 @@ def read_weights(network: torch.nn.Module, directory: str | Path) -> None:
 
 def read_config(directory: str | Path) -> Config:
     """The settings of the run in `directory`."""
-    path = Path(directory) / CONFIG
+    return config_in(Path(directory) / CONFIG)
+
+
+def config_in(path: Path) -> Config:
+    """The settings in a config.json; every fault names the file."""
     try:
         return Config.from_json(storage.read_text(path))
     except ConfigError as error:
@@ -83,8 +92,7 @@ def read_snapshots(directory: Path) -> list[dict[str, Any]]:
 def claim(directory: Path, config: Config, resume: bool) -> None:
     """Make the folder this run's own: create it if needed, and write DIR/config.json.
 
-    Raises:
-        FolderError: another run is there, or this one and not `resume`.
+    Raises FolderError if another run is there, or this one and not `resume`.
     """
     there = [name for name in OWN if (directory / name).exists()]
     if CONFIG in there:
@@ -163,11 +171,10 @@ class Record:
         self._files: dict[str, FileIO] = {}
         for name, path in self._paths.items():
             # unbuffered: a line that a full disk did not take must not be tried again when the file is closed
-            file = open(path, "ab", buffering=0)  # noqa: SIM115
+            self._files[name] = file = open(path, "ab", buffering=0)  # noqa: SIM115
             kept = (sizes or {}).get(name, 0)
             if os.path.getsize(path) > kept:
                 file.truncate(kept)
-            self._files[name] = file
         self.next_snapshot = 0
 
     def append(self, name: str, line: dict[str, Any]) -> None:
@@ -190,16 +197,75 @@ class Record:
 
     def settle(self) -> dict[str, int]:
         """Make sure that all lines are on the disk, and return the sizes of the files."""
-        sizes: dict[str, int] = {}
         for name, file in self._files.items():
             try:
                 os.fsync(file.fileno())
             except OSError as error:
                 raise storage.cannot_write(self._paths[name], error) from error
-            sizes[name] = os.path.getsize(self._paths[name])
-        return sizes
+        return {name: os.path.getsize(path) for name, path in self._paths.items()}
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files.values():
             file.close()
+
+
+class Checkpoint(NamedTuple):
+    """The state of a run: named tensors, and plain values as JSON can hold them."""
+
+    tensors: dict[str, torch.Tensor]
+    values: dict[str, Any]
+
+
+class CheckpointError(ValueError):
+    """A checkpoint can't be used; the message names the file and why."""
+
+
+def write_checkpoint(directory: Path, config: Config, updates: int, state: Checkpoint) -> None:
+    """Write the state of the run in `directory` after `updates` updates, and remove all but the last two."""
+    folder = directory / CHECKPOINTS
+    folder.mkdir(exist_ok=True)
+    header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(state.values, allow_nan=False)}
+    storage.write_tensors(folder / f"{updates:09d}.safetensors", state.tensors, header)
+    for old in _newest_first(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+
+
+def newest_checkpoint(directory: Path, config: Config) -> Checkpoint | None:
+    """The newest usable state of the run in `directory`, or None if none was written; a warning names those refused."""
+    refused: list[str] = []
+    folder = directory / CHECKPOINTS
+    for path in _newest_first(folder):
+        try:
+            found = read_checkpoint(path, config)
+        except CheckpointError as error:
+            refused.append(str(error))
+            continue
+        for sentence in refused:
+            _log.warning("%s; the one before it is used", sentence)
+        return found
+    if refused:
+        raise CheckpointError(f"{'; '.join(refused)}; no other is left (to begin anew, remove {folder})")
+    return None
+
+
+def read_checkpoint(path: Path, config: Config) -> Checkpoint:
+    """One checkpoint, verified."""
+    try:
+        tensors, header, whole = storage.read_tensors(path)
+    except (storage.safetensors().SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
+    if header.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")
+    if not whole:
+        raise CheckpointError(f"{path} is refused, it is altered: its checksum does not fit")
+    try:
+        differences = config.differences(Config.from_json(header["config"]))
+    except ConfigError as error:
+        raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
+    if differences:
+        raise CheckpointError(f"{path} is refused, it is of another run: here {', '.join(differences)}")
+    return Checkpoint(tensors, json.loads(header["values"]))
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*.safetensors"), reverse=True)

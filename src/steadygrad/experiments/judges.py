@@ -3,8 +3,12 @@
 BySuccess: problems that draw their sequences
 
     every `check_every`       test on fresh sequences, look at the gradients, write a line
-    after the first success   stop, or polish: train on and keep the weights that err least at twice the longest length
+    after the first success   stop, or polish: train on and keep the weights that err least at twice the longest length, for
+                              a network that has solved its lengths may keep what it saw for 200 steps and no longer
     at the end                test the weights that were not tested yet
+
+A test begins with few sequences and goes on to all of them only if success is likely. Its sequences come from a stream that
+only the seed and the number of updates decide.
 
 ByValidation: problems with a data set
 
@@ -20,23 +24,26 @@ were found, and they themselves), `begin()` before the first update, `end(limit)
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from ..reproducible import stream
-from ..snapshots import Snapshot, measured, snapshot
-from .descent import Diverged
-from .evaluation import Score, Success, figure
+from ..snapshots import measured, snapshot
+from ..storage import finite
+from .evaluation import Score, figure, look, score
+from .methods import Diverged
 from .network import Tally
-from .saved import Result
+from .result import Result
 
 if TYPE_CHECKING:
     from .loop import Loop
     from .network import Network
 
+PROMISE, AT_LEAST = 5.0, 0.01
+"""All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 LINES = 10
 """So many lines of metrics in an epoch, at even distances, the one at its end included; fewer where it has fewer updates."""
 
@@ -46,13 +53,36 @@ class _Judge:
         self.loop, self.config, self.problem = loop, loop.config, loop.problem
         self.learner, self.feed = loop.learner, loop.learner.feed
 
+    def begin(self) -> None:
+        """What comes before the first update."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A test: the weights, and what it found; `beyond`: the error at twice the longest length, where it was tested."""
+
+    updates: int
+    score: Score
+    weights: dict[str, Tensor]
+    beyond: float | None = None
+
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        """Fewer wrong is better, beyond the longest length first; of equals, the smaller loss."""
+        loss = self.score.loss
+        return self.beyond or 0.0, self.score.error, loss if math.isfinite(loss) else math.inf
+
 
 class BySuccess(_Judge):
-    """The judge of a problem that draws its sequences; `polishing` is (since, for so many) updates, once it is solved."""
+    """The judge of a problem that draws its sequences.
+
+    `solved` are the updates and seconds until the first success, `polishing` is (since, for so many) updates after it.
+    """
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
-        self.success = Success(loop.config)
+        self.best: Candidate | None = None
+        self.solved: tuple[int, float] | None = None
         self.polishing: tuple[int, int] | None = None
         self.horizon: int | None = None
         self._tested = perf_counter()
@@ -63,11 +93,10 @@ class BySuccess(_Judge):
 
     @property
     def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
-        best = self.success.best
-        return None if best is None else (best.updates, best.weights)
+        return None if self.best is None else (self.best.updates, self.best.weights)
 
     def begin(self) -> None:
-        if self.success.best is None:  # a new run, not one that goes on from a checkpoint
+        if self.best is None:  # a new run, not one that goes on from a checkpoint
             self._test()
             self.loop.save()
 
@@ -80,103 +109,123 @@ class BySuccess(_Judge):
         if self.done % self.config.check_every == 0:
             self._test()
 
+    def test(self, network: Network, updates: int, all_of_them: bool = False) -> Score:
+        """Test on a few fresh sequences, and then on all of them if success is likely (or they are asked for)."""
+        config = self.config
+        if config.check_sequences < config.test_sequences and not all_of_them:
+            few = score(network, config.length, config.check_sequences, stream(config.seed, "few", updates))
+            if few.error > max(PROMISE * config.success, AT_LEAST):
+                return few
+        return score(network, config.length, config.test_sequences, stream(config.seed, "test", updates))
+
+    def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
+        """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
+        config = self.config
+        if config.after_success != "polish" or not self._solves(found):
+            return None
+        length = 2 * config.length[1], 2 * config.length[1]
+        return score(network, length, config.check_sequences, stream(config.seed, "beyond", updates)).error
+
+    def consider(self, candidate: Candidate, seconds: float) -> bool:
+        """Keep the weights if none before were better, and return whether this is the first success."""
+        solves = self._solves(candidate.score)
+        first = solves and self.solved is None
+        if first:
+            self.solved = candidate.updates, seconds
+        # once solved, only what solves it too can be better
+        if first or self.best is None or (candidate.rank < self.best.rank and (solves or self.solved is None)):
+            self.best = candidate
+        return first
+
     def state(self) -> dict[str, Any]:
-        return {"success": self.success.state(), "polishing": self.polishing, "horizon": self.horizon}
+        best, (updates, seconds) = None, self.solved or (None, None)
+        if self.best is not None:
+            found = {name: finite(value) for name, value in vars(self.best.score).items()}
+            best = {"updates": self.best.updates, "beyond": self.best.beyond or 0.0, **found}
+        success = {"updates": updates, "seconds": seconds, "best": best}
+        return {"success": success, "polishing": self.polishing, "horizon": self.horizon}
 
     def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self.success.load_state(weights, values["success"])
+        success = values["success"]
+        if success["updates"] is not None:
+            self.solved = success["updates"], success["seconds"]
+        if (best := success["best"]) is not None:
+            loss = math.inf if best["loss"] is None else best["loss"]
+            found = Score(best["error"], best["errors"], loss, best["sequences"])
+            self.best = Candidate(best["updates"], found, weights, best["beyond"])
         self.polishing = None if values["polishing"] is None else tuple(values["polishing"])
         self.horizon = values.get("horizon")
 
     def result(self, reason: str) -> Result:
-        success, updates = self.success, self.done
+        updates = self.done
         if reason in ("max_updates", "max_seconds") and updates % self.config.check_every:
             # the weights since the last test may be the best. The checkpoint, written before, does not know of it
-            found, beyond = self._found()
-            success.consider(found, updates, self.loop.seconds, self.learner.weights(), beyond)
+            self.consider(self._found(), self.loop.seconds)
             if self._finished():
                 reason = "solved"
-        best = success.best
+        best = self.best
         if best is None:
             raise RuntimeError("a run must have been tested before its result")
         found = best.score
-        if not success.is_whole(found) and not reason.startswith("interrupted"):
-            found = success.test_all(self.loop.network_with(best.weights), updates)
-        updates, seconds = self.done, round(self.loop.seconds, 3)
-        first = (updates, seconds) if success.updates is None else (success.updates, round(success.seconds or 0.0, 3))
-        scores: dict[str, Any] = {"solved": success.solved, "error": found.error, "errors": found.errors}
-        scores["horizon"] = self.horizon
-        return Result(reason, *first, updates, seconds, best.updates, **scores)
+        if found.sequences != self.config.test_sequences and not reason.startswith("interrupted"):
+            found = self.test(self.loop.network_with(best.weights), updates, all_of_them=True)
+        total = updates, self.loop.seconds
+        (first, after), seconds = self.solved or total, round(total[1], 3)
+        scores: dict[str, Any] = {"error": found.error, "errors": found.errors, "horizon": self.horizon}
+        solved = self.solved is not None
+        return Result(reason, first, round(after, 3), updates, seconds, best.updates, solved=solved, **scores)
+
+    def _solves(self, found: Score) -> bool:
+        """Few enough of all sequences are wrong: a test of a few can look better by chance."""
+        return found.sequences == self.config.test_sequences and found.error <= self.config.success
 
     def _finished(self) -> bool:
-        best = self.success.best
-        if not self.success.solved or best is None:
+        if self.solved is None or self.best is None:
             return False
-        if self.polishing is None or best.beyond == 0.0:  # nothing is left to be gained
-            return True
-        start, updates = self.polishing
-        return self.done >= start + updates
+        # nothing is left to be gained where it errs no more beyond its lengths
+        return self.polishing is None or not self.best.beyond or self.done >= sum(self.polishing)
 
-    def _found(self) -> tuple[Score, float | None]:
+    def _found(self) -> Candidate:
         tested = self.learner.tested
-        found = self.success.test(tested, self.done)
-        return found, self.success.test_beyond(tested, found, self.done)
+        found = self.test(tested, self.done)
+        beyond = self.test_beyond(tested, found, self.done)
+        return Candidate(self.done, found, self.learner.weights(), beyond)
 
     def _test(self) -> None:
         learner, updates = self.learner, self.done
-        learner.descent.judge()
-        found, beyond = self._found()
-        low, high = self.feed.lengths.now
+        learner.method.judge()
+        test = self._found()
+        found, (low, high) = test.score, self.feed.lengths.now
         seen = None
         if self.config.network != "echo-state":  # where no error goes back
             seen = look(learner.network, high, stream(self.config.seed, "look", updates))
-        before, self._tested, made = self._tested, perf_counter(), learner.since.updates
-        line: dict[str, Any] = {"updates": updates, **learner.descent.summary(), "test_loss": found.loss}
-        line |= {"error": found.error, "errors": found.errors, "tested": found.sequences, "beyond": beyond}
+        before, self._tested, made = self._tested, perf_counter(), learner.method.since.updates
+        line: dict[str, Any] = {"updates": updates, **learner.method.summary(), "test_loss": found.loss}
+        line |= {"error": found.error, "errors": found.errors, "tested": found.sequences, "beyond": test.beyond}
         line |= {name: getattr(seen, name, None) for name in ("omega", "active", "spectral_radius")}
         self.horizon = 0 if seen is None else min(seen.horizon, self.config.truncate or seen.horizon)
         line |= {"horizon": self.horizon, "low": low, "high": high, "alpha": learner.alpha}
-        line |= {"lr": learner.lr if learner.descent.has_rate else None}
+        line |= {"lr": learner.lr if learner.method.has_rate else None}
         line |= {"updates_per_second": made / (self._tested - before), "seconds": self.loop.seconds}
         self.loop.write_line(line, seen)
-        first = self.success.consider(found, updates, self.loop.seconds, learner.weights(), beyond)
-        if first and self.config.after_success == "polish":
-            self._polish(found, beyond or 0.0)
+        if self.consider(test, self.loop.seconds) and self.config.after_success == "polish":
+            self._polish(test)
 
-    def _polish(self, found: Score, beyond: float) -> None:
-        config, updates = self.config, self.done
+    def _polish(self, test: Candidate) -> None:
+        config, updates = self.config, test.updates
         # whole intervals, so that the last weights are tested too
         intervals = max(1, round(config.polish * updates / config.check_every))
         further = min(intervals * config.check_every, config.max_updates - updates)
         if further <= 0:
             return
         self.polishing = (updates, further)
-        self.feed.lengths.finish()
-        if beyond > 0:
-            wrong = f"{100 * found.error:.2f} % wrong"
-            twice = f"{100 * beyond:.1f} % at {2 * config.length[1]} steps"
+        self.feed.lengths.now = config.length
+        if test.beyond:
             self.loop.say(
-                f"solved after {updates:,} updates ({wrong}); trains on for up to {further:,} to err less at longer "
-                f"lengths ({twice}); --after-success stop ends here"
+                f"solved after {updates:,} updates ({100 * test.score.error:.2f} % wrong); trains on for up to {further:,} "
+                f"to err less at longer lengths ({100 * test.beyond:.1f} % at {2 * config.length[1]} steps); "
+                "--after-success stop ends here"
             )
-
-
-def look(network: Network, length: int, generator: torch.Generator) -> Snapshot:
-    """Measure the gradients of a network on one batch of sequences of `length`, drawn for this alone; none is kept."""
-    batch = network.problem.sample(network.config.batch, length, generator)
-    parameters = [parameter for _, parameter in network.trained()]
-
-    def errors() -> None:
-        torch.autograd.grad(network.problem.loss(network.taught(batch), batch), parameters)
-
-    def of_last() -> None:
-        y = network.taught(batch)
-        (error,) = torch.autograd.grad(network.problem.loss(y, batch), y, retain_graph=True)
-        error[:-1] = 0
-        torch.autograd.grad(y, parameters, error)
-
-    counted = batch.steps.stop - batch.steps.start
-    return snapshot(network.rnn, errors, None if counted == 1 else of_last)
 
 
 class _Stopped(Exception):
@@ -202,9 +251,6 @@ class ByValidation(_Judge):
     def best_weights(self) -> tuple[int, dict[str, Tensor]] | None:
         return (self.best_updates, self._weights) if self.best_epoch else None
 
-    def begin(self) -> None:
-        pass
-
     def end(self, limit: int) -> str | None:
         if self.feed.at_end_of_epoch:
             self._end_epoch()
@@ -220,18 +266,17 @@ class ByValidation(_Judge):
         self._learning += perf_counter() - self._at
         done, of_epoch = self.learner.updates, self.problem.updates_per_epoch
         if LINES * done // of_epoch > LINES * (done - 1) // of_epoch and not self.feed.at_end_of_epoch:
-            self.learner.descent.judge()
+            self.learner.method.judge()
             self._line(None)
 
-    def consider(self, valid: float) -> None:
+    def _consider(self, valid: float) -> None:
         """Keep the weights if they are better than any before."""
         if valid < self.valid:
             self.best_epoch, self.best_updates, self.valid = self.feed.epoch, self.learner.updates, valid
             self._weights = self.learner.weights()
 
     def state(self) -> dict[str, Any]:
-        valid = self.valid if math.isfinite(self.valid) else None
-        best = {"epoch": self.best_epoch, "updates": self.best_updates, "valid": valid}
+        best = {"epoch": self.best_epoch, "updates": self.best_updates, "valid": finite(self.valid)}
         return {"best": best, "learning": self._learning, "lined": list(self._lined)}
 
     def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -245,20 +290,18 @@ class ByValidation(_Judge):
             scores: dict[str, Any] = self._scores(reason)
         except _Stopped:
             reason, scores = self.loop.interrupted or "interrupted", {}
-        updates, seconds = self.learner.updates, round(self.loop.seconds, 3)
+        total = self.learner.updates, round(self.loop.seconds, 3)
         pace = round(self.feed.tokens / self._learning, 1) if self._learning else 0.0
-        valid = self.valid if self.best_epoch else None
-        epochs = {"best_epoch": self.best_epoch, "epochs": self.feed.epoch - 1, "tokens_per_second": pace}
-        scores |= {"valid": valid, **epochs}
-        return Result(reason, updates, seconds, updates, seconds, self.best_updates, **scores)
+        scores |= {"best_epoch": self.best_epoch, "epochs": self.feed.epoch - 1, "tokens_per_second": pace}
+        return Result(reason, *total, *total, self.best_updates, valid=finite(self.valid), **scores)
 
     def _end_epoch(self) -> None:
-        self.learner.descent.judge()
+        self.learner.method.judge()
         valid = figure(self.learner.network, self.problem, "valid")
         if not math.isfinite(valid):
             raise Diverged(f"the validation costs {valid:.3g} after {self.learner.updates:,} updates")
         self._line(valid)
-        self.consider(valid)
+        self._consider(valid)
         self.learner.next_epoch()
 
     def _line(self, valid: float | None) -> None:
@@ -274,7 +317,7 @@ class ByValidation(_Judge):
         since = max(self._learning - before, 1e-9)
         train = (feed.since if valid is None else feed.whole).mean * self.problem.per_nat
         line: dict[str, Any] = {"epoch": feed.epoch, "updates": learner.updates, "tokens": feed.tokens, "train": train}
-        line |= {"valid": valid, **learner.descent.summary(), "omega": flow.omega, "active": flow.active}
+        line |= {"valid": valid, **learner.method.summary(), "omega": flow.omega, "active": flow.active}
         line |= {"spectral_radius": None if seen is None else seen.spectral_radius, "horizon": flow.horizon}
         line |= {"lr": learner.lr, "alpha": learner.alpha, "updates_per_second": (learner.updates - updates) / since}
         line |= {"tokens_per_second": (feed.tokens - tokens) / since, "seconds": self.loop.seconds}
@@ -287,7 +330,7 @@ class ByValidation(_Judge):
             return {}
         if reason == "max_seconds" and self.feed.whole.predictions:
             # the weights since the last validation may be the best. The checkpoint, written before, does not know of it
-            self.consider(figure(self.learner.network, self.problem, "valid", self._pulse))
+            self._consider(figure(self.learner.network, self.problem, "valid", self._pulse))
         if not self.best_epoch:
             return {}
         network = self.loop.network_with(self._weights)

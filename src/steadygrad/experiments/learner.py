@@ -5,8 +5,7 @@
              0 where it begins
 
     g = ∂E/∂θ + α ∂⁺Ω/∂W_rec                     (Pascanu et al. 2013, eq. 9, 10; the layer adds the second)
-    g ← min(1, threshold/‖g‖) g                  (Algorithm 1; within optimizer.step())
-    θ ← θ − lr · g                               or as the optimizer has it
+    θ ← θ − lr · g                               or what else makes an update (methods.py)
     θ̄ = mean of θ over the last updates           before a test: what is tested and kept, where the settings ask for it
 
 Where the rate does not fall, θ moves around the minimum; its mean is closer. A state that has to be kept for longer than any
@@ -26,8 +25,7 @@ from torch import Tensor
 
 from . import problem as problems
 from .config import DRAWN, Config
-from .descent import Descent, Method, Since
-from .descent import Diverged as Diverged
+from .methods import method
 from .network import Network, Tally
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 
@@ -69,7 +67,6 @@ class Draws:
         return network.backward(self.draw(), self.generator)
 
     def draw(self) -> Batch:
-        """The next batch."""
         low, high = self.lengths.now
         T = low if low == high else int(torch.randint(low, high + 1, (), generator=self.generator))
         return self.problem.sample(self.config.batch, T, self.generator)
@@ -156,12 +153,12 @@ class Passes:
 class Learner:
     """A network in training.
 
-    `feed` is where its batches come from (`Draws` or `Passes`), and how far it has come; `descent` what makes an update, and
+    `feed` is where its batches come from (`Draws` or `Passes`), and how far it has come; `method` what makes an update, and
     what was seen of the gradients; `lr` and `alpha` those of the last update.
 
         >>> learner = Learner(Config("temporal-order", "sgd-cr", (10, 12), threshold=1.0, alpha=2.0))
         >>> losses = [learner.update() for _ in range(3)]
-        >>> learner.updates, learner.since.loss == sum(losses)
+        >>> learner.updates, learner.method.since.loss == sum(losses)
         (3, True)
     """
 
@@ -172,29 +169,29 @@ class Learner:
         self.network.threads = config.threads
         self.feed: Any = (Draws if config.form == DRAWN else Passes)(config, self.problem)
         self.lr, self.alpha = config.lr, config.alpha
-        self._mean = copy.deepcopy(self.network) if config.average > 1 else None
-        self._kept = copy.deepcopy(self.network) if config.curriculum_lost is not None else None
+        others = {MEAN: config.average > 1, KEPT: config.curriculum_lost is not None}
+        copies = {start: copy.deepcopy(self.network) for start, is_needed in others.items() if is_needed}
+        self._networks = {WEIGHTS: self.network, **copies}
         if config.teacher_forcing is not None:  # whose state is in checkpoints
             self.network.rnn.generator = self.feed.generator
         named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
-        self._schedules = {rate: Schedule(name, *self.feed.span) for rate, name in named.items()}
-        self.descent = _method(self.network)
+        self._schedules = {value: Schedule(name, *self.feed.span) for value, name in named.items()}
+        self.method = method(self.network)
 
     @property
     def updates(self) -> int:
-        """How many were made."""
-        return self.descent.updates
-
-    @property
-    def since(self) -> Since:
-        """What was seen since the last summary."""
-        return self.descent.since
+        return self.method.updates
 
     def update(self) -> float:
-        """Make one update, and return its loss. Raises `Diverged` as `Descent.step` does."""
+        """Make one update, and return its loss. Raises `Diverged` as `Descent.learn` does."""
         self._set_rates()
-        loss = self.descent.learn(self.network, self.feed)
-        self._settle_lengths(self.feed.learned(loss))
+        loss = self.method.learn(self.feed)
+        event, kept = self.feed.learned(loss), self._networks.get(KEPT)
+        if event == GROWN and kept is not None:
+            kept.load_state_dict(self.network.state_dict())
+        elif event == LOST and kept is not None:
+            self.network.load_state_dict(kept.state_dict())
+            self.method.forget()
         if self.feed.observes_updates:
             self._observe(loss)
         self._average()
@@ -208,8 +205,8 @@ class Learner:
     @property
     def tested(self) -> Network:
         """The network to test: its weights are the mean of those since `average` updates before the next test."""
-        self.descent.settle()
-        return self.network if self._mean is None or self._averaged == 0 else self._mean
+        self.method.settle()
+        return self._networks.get(MEAN, self.network) if self._averaged else self.network
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of all weights that are tested, by name."""
@@ -217,8 +214,8 @@ class Learner:
 
     def state(self) -> State:
         """All that the next update depends on."""
-        tensors, values = self.descent.state()
-        for network, start in self._networks():
+        tensors, values = self.method.state()
+        for start, network in self._networks.items():
             tensors |= {start + name: tensor.detach() for name, tensor in network.state_dict().items()}
         more, place = self.feed.state()
         schedules = {name: schedule.state_dict() for name, schedule in self._schedules.items()}
@@ -226,28 +223,14 @@ class Learner:
 
     def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from `state()`, to the very same numbers."""
-        for network, start in self._networks():
+        for start, network in self._networks.items():
             network.load_state_dict(starting_with(start, tensors))
-        self.descent.load_state(tensors, values)
+        self.method.load_state(tensors, values)
         self.feed.load_state(tensors, values)
         for name, schedule in self._schedules.items():
             schedule.load_state_dict(values["schedules"][name])
         self.lr, self.alpha = values["rates"]
         self._apply_rates()
-
-    def _networks(self) -> list[tuple[Network, str]]:
-        others = (self._mean, MEAN), (self._kept, KEPT)
-        return [(self.network, WEIGHTS), *((network, start) for network, start in others if network is not None)]
-
-    def _settle_lengths(self, event: str | None) -> None:
-        """Keep the weights where the lengths have grown; go back to them where the network is lost."""
-        if self._kept is None or event is None:
-            return
-        if event == GROWN:
-            self._kept.load_state_dict(self.network.state_dict())
-        elif event == LOST:
-            self.network.load_state_dict(self._kept.state_dict())
-            self.descent.forget()
 
     def _observe(self, loss: float) -> None:
         for schedule in self._schedules.values():
@@ -262,7 +245,7 @@ class Learner:
             self._apply_rates()
 
     def _apply_rates(self) -> None:
-        self.descent.set_rate(self.lr)
+        self.method.set_rate(self.lr)
         self.network.rnn.alpha = self.alpha
 
     @property
@@ -274,21 +257,9 @@ class Learner:
 
     @torch.no_grad()
     def _average(self) -> None:
-        if self._mean is not None and (number := self._averaged) > 0:
-            for mean, parameter in zip(self._mean.parameters(), self.network.parameters(), strict=True):
+        if MEAN in self._networks and (number := self._averaged) > 0:
+            for mean, parameter in zip(self._networks[MEAN].parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(parameter, 1 / number)
-
-
-def _method(network: Network) -> Method:
-    """What makes an update, as the network's config asks for it."""
-    config = network.config
-    if config.network == "echo-state" or config.optimizer == "hessian-free":
-        from . import methods
-
-        return (methods.Regression if config.network == "echo-state" else methods.Newton)(network)
-    clipping: Any = {"threshold": config.threshold, "nonfinite": config.nonfinite, "per": config.per}
-    rates = (config.optimizer, config.lr, config.momentum)
-    return Descent(network.trained(), *rates, **clipping, l1=config.l1, l2=config.l2)
 
 
 def starting_with(start: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,13 +1,12 @@
 """One run, from its settings to its result: the training loop, the clock, checkpoints, interruptions.
 
     before every update       has it finished, or reached a limit, or been interrupted?
-    after every update        tests and lines that are due, by the number of updates alone
+    after every update        tests and lines that are due (judges.py), by the number of updates alone
     every some seconds        write a checkpoint
     at the end                write a checkpoint, give the result
 
-When to test, which weights are the best and when the problem counts as learned is in judges.py. Nothing that depends on the
-clock changes a number of the training: a run that is killed at any moment and resumed gives the same weights and the same lines
-as one that is left alone.
+Nothing that depends on the clock changes a number of the training: a run that is killed at any moment and resumed gives the
+same weights and the same lines as one that is left alone.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from torch import Tensor
 
 from .. import __version__, checks, storage
 from ..snapshots import Snapshot
-from . import files, saved
+from . import files
 from . import problem as problems
 from .config import DRAWN, Config
-from .descent import Diverged
 from .display import PROGRESS, Display, displays, words
 from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
+from .methods import Diverged
 from .network import Network, threads
-from .saved import Result
+from .result import Result
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display
@@ -48,23 +47,21 @@ class Loop:
     """
 
     def __init__(
-        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: saved.Checkpoint | None
+        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: files.Checkpoint | None
     ) -> None:
         self.config, self.problem, self.directory, self.displays = config, problem, directory, displays
         self.interrupted: str | None = None
         self.learner = Learner(config, problem)
-        self._written: int | None = None
+        self._written: int | None = None  # the updates of the best weights on disk
         self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
-        self._before = 0.0
-        if found is None:
-            self.record = files.Record(directory)
-        else:
+        self._before, sizes, snapshot = 0.0, None, 0
+        if found is not None:
             values = found.values
             self.learner.load_state(found.tensors, values)
             self.judge.load_state(starting_with(BEST, found.tensors), values)
-            self._before = values["seconds"]
-            self.record = files.Record(directory, values["sizes"])
-            self.record.next_snapshot = values["next_snapshot"]
+            self._before, sizes, snapshot = values["seconds"], values["sizes"], values["next_snapshot"]
+        self.record = files.Record(directory, sizes)
+        self.record.next_snapshot = snapshot
         self._begun = perf_counter()
 
     @property
@@ -97,12 +94,12 @@ class Loop:
         """Write a checkpoint, and the best weights if they are new."""
         sizes = self.record.settle()
         tensors, values = self.learner.state()
-        best = self.judge.best_weights
-        if best is not None:
-            tensors |= {BEST + name: tensor for name, tensor in best[1].items()}
+        _, best = self.judge.best_weights or (0, {})
+        tensors |= {BEST + name: tensor for name, tensor in best.items()}
         values |= self.judge.state()
         values |= {"seconds": self.seconds, "sizes": sizes, "next_snapshot": self.record.next_snapshot}
-        saved.save(self.directory, self.config, self.learner.updates, tensors, values)
+        state = files.Checkpoint(tensors, values)
+        files.write_checkpoint(self.directory, self.config, self.learner.updates, state)
         self._write_best()
 
     def write_line(self, line: dict[str, Any], seen: Snapshot | None) -> None:
@@ -165,10 +162,10 @@ def run(
 ) -> Result:
     """Train a network until its problem is solved, or validation gets no better, or a limit is reached, or it diverges.
 
-    `run(config, directory)`, or `run(problem, config, directory)` with a class of one's own in place of the config's problem.
+    `run(config, directory)`, or `run(problem, config, directory)` with another problem than the config's: a class of one's own
+    (docs/problems.md), a name or 'FILE.py:CLASS'.
 
     Args:
-        problem: a class in a file (docs/problems.md); a name or 'FILE.py:CLASS' will do too.
         config, directory: the settings (`preset` has them by name), and where everything is written (files.py).
         progress: 'auto' (a live display on a terminal, else a line for each check), 'plain' or 'none'.
         resume: go on from the newest checkpoint, to the very same numbers; not if there is a result within the limits.
@@ -211,7 +208,7 @@ def run(
         if result is not None and not _can_go_on(result, limit, time):
             return result
         stack.enter_context(threads(1))
-        loop = Loop(config, problem, directory, shown, saved.latest(directory, config))
+        loop = Loop(config, problem, directory, shown, files.newest_checkpoint(directory, config))
         stack.callback(loop.record.close)
         (directory / files.RESULT).unlink(missing_ok=True)
         whole = limit if drawn else limit * problem.predictions("train")

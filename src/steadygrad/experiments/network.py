@@ -10,8 +10,8 @@ A drawn problem counts some steps s of a batch, S of them; a data set counts eve
                                                                                   O keys: ℓ = Σ_o log(1 + e^{y_o}) − d_o y_o
     ∂E/∂V = Σ ∂E/∂y hᵀ,   ∂E/∂c = Σ ∂E/∂y,   ∂E/∂h = Vᵀ ∂E/∂y                     (∂E/∂y: tasks/task.py, data/costs.py)
 
-These small products are worked out by hand while training: with autograd's bookkeeping they take more than twice as long.
-The tests compare both. A problem with a loss of its own goes through autograd.
+These small products are worked out by hand while training: with autograd's bookkeeping they take more than twice as long. A
+problem with a loss of its own goes through autograd.
 
 A step past its row's length has ∂E/∂y = 0. Nothing follows it, so it adds nothing to any gradient, and Ω, which looks at
 errors, does not see it. `steadygrad.RNN` has two biases, as torch.nn.RNN has. Both would get the same gradient, so the second
@@ -55,7 +55,7 @@ class Read(NamedTuple):
 
 
 class Tally:
-    """Nats and predictions, added up."""
+    """Nats and predictions, added up. The state has the sum as text: JSON has no number that is not finite."""
 
     def __init__(self, nats: float | str = 0.0, predictions: int = 0) -> None:
         self.nats, self.predictions = float(nats), predictions
@@ -70,7 +70,6 @@ class Tally:
         return self.nats / self.predictions if self.predictions else math.nan
 
     def state(self) -> list[Any]:
-        """As JSON can hold it, a sum that is not finite included."""
         return [repr(self.nats), self.predictions]
 
 
@@ -117,7 +116,7 @@ class Network(nn.Module):
 
     def taught(self, batch: Batch) -> Tensor:
         """As `answers`; with teacher forcing, the targets are always given."""
-        return self.answers(batch) if self.config.teacher_forcing is None else self._forced(batch, 1.0)
+        return self._forced(batch, 1.0) if self.is_forced else self.answers(batch)
 
     def backward(self, batch: Batch, generator: torch.Generator | None = None) -> float:
         """Return the loss E, and leave in .grad only what `problem.loss(network.answers(batch), batch).backward()` would.
@@ -127,18 +126,16 @@ class Network(nn.Module):
         With `truncate` the states at T − k, T − 2k, … are constants for the gradient: the error of step t is sent back to the
         cut before t, and no further. Ω is then that of each piece.
         """
-        if self._by_hand is None:
+        forcing = self.config.teacher_forcing
+        states = None if forcing is not None else self._states(batch, self.config.truncate, generator)
+        if self._by_hand is None or states is None:
             for _, parameter in self.trained():
                 parameter.grad = None
-            if (probability := self.config.teacher_forcing) is None:
-                answers = self.readout(self._states(batch, self.config.truncate, generator))
-            else:
-                answers = self._forced(batch, probability)
+            answers = self._forced(batch, forcing or 0.0) if states is None else self.readout(states)
             loss = self.problem.loss(answers, batch)
             with threads(self.threads):
                 loss.backward()
             return float(loss.detach())
-        states = self._states(batch, self.config.truncate, generator)
         V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             h = states.flatten(0, 1)
@@ -149,30 +146,29 @@ class Network(nn.Module):
     @torch.no_grad()
     def read(self, chunk: Chunk, state: Tensor | None = None) -> Read:
         """What it costs to predict a chunk of up to T steps of B rows; `state` [B, H] is from the chunk before."""
-        from ..data import costs  # with a data set alone: it loads what reads music and text
-
-        rows = costs.Rows(chunk, state)
-        states, last = self._run(rows)
-        nats, _ = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, None)
-        return Read(nats, rows.predictions, rows.back(last))
+        return self._read(chunk, state)[0]
 
     def backward_chunk(self, chunk: Chunk, state: Tensor | None = None, last_alone: bool = False) -> Read:
         """As `read`, and leave in .grad only what the cost E of the chunk, or of its last step alone, would.
 
         The error does not go back beyond the chunk's first step: `state` is a constant.
         """
+        read, states, dy = self._read(chunk, state, self.config.cost)
+        if last_alone:
+            dy[: -states.shape[1]] = 0
+        self._back(states, states.detach().flatten(0, 1), dy)
+        return read
+
+    def _read(self, chunk: Chunk, state: Tensor | None, cost: str | None = None) -> tuple[Read, Tensor, Any]:
+        """What a chunk costs, all its states, and with a `cost` ('mean' or 'sum' over steps) ∂E/∂y."""
         from ..data import costs  # with a data set alone: it loads what reads music and text
 
         rows = costs.Rows(chunk, state)
         states, last = self._run(rows)
         with torch.no_grad():
-            h = states.flatten(0, 1)
-            weights = rows.weights(self.config.cost, self._dtype)
-            nats, dy = costs.OF_CHUNKS[self.problem.cost](self.readout(h), rows, weights)
-            if last_alone:
-                dy[: -len(rows.lengths)] = 0
-        self._back(states, h, dy)
-        return Read(nats, rows.predictions, rows.back(last.detach()))
+            weights = None if cost is None else rows.weights(cost, self._dtype)
+            nats, dy = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, weights)
+        return Read(nats, rows.predictions, rows.back(last.detach())), states, dy
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that training changes, by name."""
@@ -292,16 +288,13 @@ def _layers(config: Config, problem: Any) -> tuple[Any, Any]:
         with torch.random.fork_rng(devices=[]):
             return TeacherForced(hidden + outputs, outputs, inputs, **units), nn.Identity()
     name = NETWORKS[config.network]
-    layer = getattr(steadygrad, name, None)
-    if layer is None:
-        raise ConfigError([f"network {config.network!r} is not there: this version has no steadygrad.{name}"])
     options: dict[str, Any] = {"alpha": config.alpha, "omega": config.omega, "backend": config.backend}
     options |= {"dtype": dtype, "bias": config.bias, "clip_error": config.clip_error}
     if name == "RNN":
         options |= {"nonlinearity": config.nonlinearity, "leak": config.leak}
     with torch.random.fork_rng(devices=[]):  # what torch's constructors draw is drawn again
         try:
-            rnn = layer(inputs, hidden, **options)
+            rnn = getattr(steadygrad, name)(inputs, hidden, **options)
         except RuntimeError as error:  # the backend asked for is not there
             raise ConfigError([str(error)]) from error
         readout = nn.Linear(hidden, outputs, bias=config.bias, dtype=dtype)

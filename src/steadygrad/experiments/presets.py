@@ -26,25 +26,24 @@ from .config import ALGORITHMS, CLIPPING, DRAWN, REGULARISING, TEXTS, Config
 Settings = dict[str, Any]
 
 
-def _by_task(
-    order: Settings, sums: Settings, permutation: Settings, memorization: Settings, recall: Settings
-) -> dict[str, Settings]:
+def _by_task(order: Settings, sums: Settings, permutation: Settings, memorization: Settings) -> dict[str, Settings]:
+    """By the names of tasks; recall has what temporal order has, but for the options."""
     return {
         **dict.fromkeys(("temporal-order", "temporal-order-3bit"), order),
         **dict.fromkeys(("addition", "multiplication"), sums),
         "random-permutation": permutation,
         **dict.fromkeys(("memorization-5bit", "memorization-20bit"), memorization),
-        "recall": recall,
+        "recall": {field: value for field, value in order.items() if field != "options"},
     }
 
 
 PAPER: Settings = {"length": (50, 200), "init": "basic_tanh", "threshold": 6.0, "max_updates": 5_000_000}
 SLOW: Settings = {"lr": 0.001, "alpha": 2.0}
-PAPER_BY_TASK = _by_task(SLOW, {"lr": 0.01, "alpha": 0.5}, {"lr": 0.001, "alpha": 1.0}, SLOW, SLOW)
+PAPER_BY_TASK = _by_task(SLOW, {"lr": 0.01, "alpha": 0.5}, {"lr": 0.001, "alpha": 1.0}, SLOW)
 
 PROCEEDINGS: Settings = {**PAPER, "lr": 0.01, "threshold": 1.0, "omega": "proceedings", "success": 0.0}
 SQUARED: Settings = {"alpha": 0.5, "options": {"criterion": "squared"}}
-PROCEEDINGS_BY_TASK = _by_task({"alpha": 4.0}, SQUARED, {"alpha": 1.0}, {"alpha": 4.0}, {"alpha": 4.0})
+PROCEEDINGS_BY_TASK = _by_task({"alpha": 4.0}, SQUARED, {"alpha": 1.0}, {"alpha": 4.0})
 
 PROGRAM: Settings = {**PROCEEDINGS, "length": (50, 199), "init": "smart_tanh", "nonfinite": "shrink"}
 PROGRAM |= {"omega": "program"}
@@ -53,7 +52,6 @@ PROGRAM_BY_TASK = _by_task(
     SQUARED,
     {"alpha": 1.0, "options": {"predict": "last"}},
     {"alpha": 2.0, "options": {"counted": "all"}},
-    {"alpha": 2.0},
 )
 
 # Rectified units that begin by keeping what they have (Le, Jaitly & Hinton 2015): their memory is linear, and does not fade
@@ -69,7 +67,7 @@ SUM |= {"curriculum_patience": 200, "max_updates": 30_000}
 # they stand when they are due. That is elsewhere at every length: none can grow, and that a model errs at another is no fault.
 MEMORIZATION: Settings = {"init": "cycle", "lr": 0.0005, "lr_schedule": "1/length", "threshold": 0.1}
 MEMORIZATION |= {"curriculum": None, "after_success": "stop", "max_updates": 20_000}
-STEADY_BY_TASK = _by_task({}, SUM, {}, MEMORIZATION, {})
+STEADY_BY_TASK = _by_task({}, SUM, {}, MEMORIZATION)
 
 FIG7: Settings = {**STEADY, "nonlinearity": "tanh", "init": "basic_tanh", "alpha": 8.0}
 FIG7 |= {"optimizer": "momentum", "lr": 0.003, "lr_schedule": "1/length"}  # a rate that falls with lengths above 50
@@ -90,31 +88,14 @@ PAPER_BY_DATA: dict[str, Settings] = {
 }
 # The paper's rate depends on what is done to the gradient, and on how far ahead is predicted. 'sgd-r' is not the paper's:
 # it has the rate of 'sgd', as its gradient is not clipped either.
-PAPER_NEXT: dict[str, Settings] = {
-    "sgd": {"lr": 0.001},
-    "sgd-c": {"lr": 0.01},
-    "sgd-r": {"lr": 0.001, "alpha": 0.01},
-    "sgd-cr": {"lr": 0.05, "alpha": 0.01},
-}
-PAPER_AHEAD: dict[str, Settings] = {
-    "sgd": {"lr": 0.001},
-    "sgd-c": {"lr": 0.1},
-    "sgd-r": {"lr": 0.001, "alpha": 0.05, "alpha_schedule": "1/t"},
-    "sgd-cr": {"lr": 0.05, "alpha": 0.05, "alpha_schedule": "1/t"},
-}
+PAPER_NEXT: Settings = {"lr": {"sgd": 0.001, "sgd-c": 0.01, "sgd-r": 0.001, "sgd-cr": 0.05}, "alpha": 0.01}
+PAPER_AHEAD: Settings = {**PAPER_NEXT, "lr": {**PAPER_NEXT["lr"], "sgd-c": 0.1}, "alpha": 0.05, "alpha_schedule": "1/t"}
 
 # A sigmoid's slope is 1/4 at most: it takes rates at which tanh becomes chaotic, and learns faster for it.
 # The cost is summed, so that every step of every piece weighs the same, and not those of a short last chunk more.
 STEADY_MUSIC: Settings = {"nonlinearity": "sigmoid", "init": "orthogonal", "batch": 4, "cost": "sum"}
-STEADY_MUSIC |= {
-    "threshold": 200.0,
-    "optimizer": "adam",
-    "lr": 0.003,
-    "lr_schedule": "cosine",
-    "alpha": 0.5,
-    "alpha_schedule": "1/t",
-}
-STEADY_MUSIC |= {"epochs": 50, "patience": 10}
+STEADY_MUSIC |= {"threshold": 200.0, "optimizer": "adam", "lr": 0.003, "lr_schedule": "cosine"}
+STEADY_MUSIC |= {"alpha": 0.5, "alpha_schedule": "1/t", "epochs": 50, "patience": 10}
 # Rectified units learn a text in fewer epochs than sigmoid units, and these in fewer than tanh. Chunks of 50 steps give four
 # times as many updates as 200 steps, at the same cost; the state is carried all the same.
 STEADY_TEXT: Settings = {"nonlinearity": "relu", "init": "input_driven", "steps": 50, "batch": 16, "cost": "mean"}
@@ -127,7 +108,7 @@ STEADY_BY_DATA: dict[str, Settings] = {
     "music": {"patience": None},
 }
 
-PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {
+PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {  # of drawn problems: for all of them, and by task
     "paper": (PAPER, PAPER_BY_TASK),
     "proceedings": (PROCEEDINGS, PROCEEDINGS_BY_TASK),
     "program": (PROGRAM, PROGRAM_BY_TASK),
@@ -153,7 +134,7 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
         problem: a name, 'FILE.py:CLASS', or a class of one's own.
         algorithm: of `ALGORITHMS`; by default 'sgd-cr', 'sgd-c' with teacher forcing, which has no Ω, and 'sgd' for
             Hessian-free optimisation and echo state networks, which have no other.
-        name: of `PRESETS`, by default 'steady'; of a data set 'paper' or 'steady'.
+        name: of `PRESETS` ('steady'); of a data set 'paper' or 'steady'.
         **overrides: fields of `Config` to change.
 
     Example:
@@ -168,19 +149,17 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
     """
     problem = problems.name_of(problem)
     form = problems.form(problem)
-    newton, echo_state = overrides.get("optimizer") == "hessian-free", overrides.get("network") == "echo-state"
-    usual = "sgd" if newton or echo_state else "sgd-c" if overrides.get("teacher_forcing") is not None else "sgd-cr"
+    echo_state = overrides.get("network") == "echo-state"
+    no_step = echo_state or overrides.get("optimizer") == "hessian-free"
+    usual = "sgd" if no_step else "sgd-c" if overrides.get("teacher_forcing") is not None else "sgd-cr"
     algorithm = one_of("algorithm", algorithm or usual, ALGORITHMS)
-    name = name or "steady"
-    if form == DRAWN:
-        shared, by_task = PRESETS[one_of("preset", name, PRESETS)]
-        settings = {**shared, **_of_drawn(problem, name, by_task)}
-    else:
-        one_of("preset", name, OF_DATA)
-        settings = _of_data(problem, algorithm, name, overrides)
+    name = one_of("preset", name or "steady", PRESETS if form == DRAWN else OF_DATA)
+    own = problems.own(problem) if problems.is_own(problem) else None
+    settings = _of_drawn(problem, own, name) if form == DRAWN else _of_data(problem, own, algorithm, name, overrides)
+    settings |= getattr(own, "presets", {}).get(name, {})
     unused = without(
         *unread(algorithm),
-        (newton or echo_state, OF_RATE),
+        (no_step, OF_RATE),
         (echo_state, ("optimizer", "average", *OF_CURRICULUM)),
         (not _fits(settings.get("curriculum"), overrides), OF_CURRICULUM),
         ({**settings, **overrides}.get("after_success") == "stop", ("polish",)),
@@ -200,28 +179,27 @@ def without(*cases: tuple[bool, tuple[str, ...]]) -> set[str]:
     return {field for case, fields in cases if case for field in fields}
 
 
-def _of_drawn(problem: str, name: str, by_task: dict[str, Settings]) -> Settings:
-    if not problems.is_own(problem):
-        return by_task.get(problem, {})
-    kind = problems.own(problem)
-    usual = by_task.get("addition" if getattr(kind, "kind", "") == "regression" else "temporal-order", {})
-    usual = {field: value for field, value in usual.items() if field != "options"}
-    return {**usual, **getattr(kind, "presets", {}).get(name, {})}
+def _of_drawn(problem: str, own: Any, name: str) -> Settings:
+    shared, by_task = PRESETS[name]
+    if own is None:
+        return {**shared, **by_task.get(problem, {})}
+    usual = by_task.get("addition" if getattr(own, "kind", "") == "regression" else "temporal-order", {})
+    return {**shared, **{field: value for field, value in usual.items() if field != "options"}}
 
 
-def _of_data(problem: str, algorithm: str, name: str, overrides: Settings) -> Settings:
-    own = problems.own(problem) if problems.is_own(problem) else None
+def _of_data(problem: str, own: Any, algorithm: str, name: str, overrides: Settings) -> Settings:
     text = problem in TEXTS or getattr(own, "cost", "") == "classes"
     ahead = overrides.get("ahead", 1)
     further = isinstance(ahead, int) and ahead > 1
     if name == "paper":
         settings = {**(PAPER_TEXT if text else PAPER_MUSIC), **PAPER_BY_DATA.get(problem, {})}
         if text:
-            settings |= (PAPER_AHEAD if further else PAPER_NEXT)[algorithm]
+            of_text = PAPER_AHEAD if further else PAPER_NEXT
+            settings |= {**of_text, "lr": of_text["lr"][algorithm]}
     else:
         settings = {**(STEADY_TEXT if text else STEADY_MUSIC), **STEADY_BY_DATA.get(problem, {})}
         settings |= STEADY_AHEAD if further else {}
-    return {**settings, **getattr(own, "presets", {}).get(name, {})}
+    return settings
 
 
 def _fits(curriculum: tuple[int, int] | None, overrides: Settings) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
 from .. import checks
 from . import config
 from . import problem as problems
@@ -50,14 +48,14 @@ def plain(name: str, value: Any) -> Any:
     return os.fspath(value) if name == "path" and isinstance(value, os.PathLike) else value
 
 
-def sentence(name: str, field: FieldInfo, value: Any) -> str:
+def sentence(name: str, value: Any) -> str:
     """What a field must be, and what came."""
-    kind, bounds = config.kind(field), _bounds(field)
+    (kind, names), bounds = config.kind(name), _bounds(name)
     try:
         if name == "threshold" and isinstance(value, str):
             return f"threshold must be a number or 'auto', not {value!r}"
-        if name != "threshold" and config.choices(field):
-            checks.one_of(name, value, config.choices(field))
+        if names:
+            checks.one_of(name, value, names)
         elif kind is int:
             checks.whole(name, value, low=bounds.get("low", 0))
             return f"{name} must be a whole number of at most {config.LARGEST_SEED:,}, not {value}"
@@ -80,10 +78,17 @@ def examine(values: dict[str, Any], bad: set[str]) -> tuple[dict[str, Any], list
     `bad` are fields already found wrong by themselves; nothing more is said of them.
     """
     found = _Examination(values, bad)
-    for check in (_problem, _network, _algorithm, _unread, _without_gradient, _teacher):
+    for check in (_problem, _combined, _unread, _without_gradient, _teacher):
         check(found)
-    if found.momentum is None:
-        found.settled["momentum"] = config.USUAL_MOMENTUM.get(found.optimizer)
+    for case, name, value in (
+        (found.problem == "music" and found.time_step is None, "time_step", config.TIME_STEP),
+        (found.network in GATED and found.init == config.default("init"), "init", "uniform"),
+        (found.network == "echo-state" and found.radius is None, "radius", config.USUAL_RADIUS),
+        (found.algorithm in CLIPPING and found.nonfinite is None, "nonfinite", "skip"),
+        (found.momentum is None, "momentum", config.USUAL_MOMENTUM.get(str(found.optimizer))),
+    ):
+        if case:
+            found.settled[name] = value
     return found.settled, found.faults
 
 
@@ -136,14 +141,11 @@ def _problem(v: _Examination) -> None:
     elif v.lr_schedule in config.SCHEDULES_BY_LENGTH:
         given = f"with {name!r}, whose lengths are given, not {v.lr_schedule!r}"
         v.fault("lr_schedule", f"be one of {', '.join(map(repr, config.SCHEDULES))} {given}")
-    if name in OWN_DATA and v.path is None:
-        v.fault("path", f"be given with {name!r}: {OWN_DATA[name]}")
-    elif name in OWN_DATA and not v.path:
-        v.fault("path", f"be a path, not {v.path!r}")
-    elif name in OWN_DATA:
+    if name in OWN_DATA and v.path:
         v.settled["path"] = absolute(v.path)
-    if name == "music" and v.time_step is None:
-        v.settled["time_step"] = config.TIME_STEP
+    elif name in OWN_DATA:
+        given = f"be given with {name!r}: {OWN_DATA[name]}"
+        v.fault("path", given if v.path is None else f"be a path, not {v.path!r}")
     if v.hidden is None:
         v.settled["hidden"] = problems.UNITS.get(name) or getattr(made, "hidden_size", problems.DEFAULT_UNITS)
 
@@ -167,44 +169,27 @@ def _lengths(v: _Examination, made: Any) -> None:
         v.fault("curriculum", f"begin below length, {target}, to grow into it, not at {start}")
 
 
-def _network(v: _Examination) -> None:
-    """A gated network has its own nonlinearities and initial weights."""
-    if "network" in v.bad:
-        return
-    opens_gates = v.init in OF_GATED[1:]
-    if v.network in GATED and v.init == config.default("init"):
-        v.settled["init"] = "uniform"
-    elif opens_gates and v.network == "rnn":
-        v.fault("init", f"be another than {v.init!r} with network 'rnn', which has no gates")
-    if opens_gates and not v.bias:
-        v.fault("init", f"be another than {v.init!r} without biases, which it sets")
-    if v.init == "chrono" and v.longest is None:
-        v.fault("longest", "be given with init 'chrono'")
-    if v.network == "echo-state" and v.radius is None:
-        v.settled["radius"] = config.USUAL_RADIUS
-
-
-def _algorithm(v: _Examination) -> None:
-    """A threshold is there where gradients are clipped, and α above 0 where Ω is added; elsewhere neither."""
-    if "algorithm" in v.bad:
-        return
-    if v.algorithm in REGULARISING and v.alpha == 0:
-        v.fault("alpha", f"be above 0 with {v.named_algorithm}")
-    elif v.algorithm not in REGULARISING and v.alpha != 0:
-        v.fault("alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}")
-    if v.algorithm not in CLIPPING:
-        return
-    if v.per == "entry" and v.threshold == "auto":
-        v.fault("threshold", "be a number with per 'entry', not 'auto'")
-    if v.nonfinite is None:
-        v.settled["nonfinite"] = "skip"
-    if v.threshold is None:
-        v.fault("threshold", f"be given with {v.named_algorithm}")
-    elif not isinstance(v.threshold, str) and "threshold" not in v.bad:
-        try:
-            checks.number("threshold", v.threshold, low=0, open_low=True)
-        except ValueError as error:
-            v.faults.append(str(error))
+def _combined(v: _Examination) -> None:
+    """What one setting demands of another: the case, the field, and what it must be."""
+    is_algorithm, clips, regularises = "algorithm" not in v.bad, v.algorithm in CLIPPING, v.algorithm in REGULARISING
+    too_low = isinstance(v.threshold, (int, float)) and v.threshold <= 0
+    opens_gates = v.init in OF_GATED[1:] and "network" not in v.bad
+    for case, name, text in (
+        (
+            opens_gates and v.network == "rnn",
+            "init",
+            f"be another than {v.init!r} with network 'rnn', which has no gates",
+        ),
+        (opens_gates and not v.bias, "init", f"be another than {v.init!r} without biases, which it sets"),
+        (opens_gates and v.init == "chrono" and v.longest is None, "longest", "be given with init 'chrono'"),
+        (regularises and v.alpha == 0, "alpha", f"be above 0 with {v.named_algorithm}"),
+        (is_algorithm and not regularises and v.alpha != 0, "alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}"),
+        (clips and v.threshold is None, "threshold", f"be given with {v.named_algorithm}"),
+        (clips and too_low, "threshold", f"be a finite number above 0, not {v.threshold!r}"),
+        (clips and (v.per, v.threshold) == ("entry", "auto"), "threshold", "be a number with per 'entry', not 'auto'"),
+    ):
+        if case:
+            v.fault(name, text)
 
 
 def _unread(v: _Examination) -> None:
@@ -277,11 +262,11 @@ def _why(field: str, problem: str) -> str:
     return f"with {problem!r}, {why.get(field, 'which has no such setting')}"
 
 
-def _bounds(field: FieldInfo) -> dict[str, Any]:
+def _bounds(field: str) -> dict[str, Any]:
     """What `checks.number` calls the bounds of a field."""
     found: dict[str, Any] = {}
-    for name, bound in (("gt", "low"), ("ge", "low"), ("lt", "high"), ("le", "high")):
-        for value in (getattr(each, name, None) for each in field.metadata):
-            if value is not None:
-                found |= {bound: value, f"open_{bound}": name in ("gt", "lt")}
+    for each in config.Config.model_fields[field].metadata:
+        for name, bound in (("gt", "low"), ("ge", "low"), ("lt", "high"), ("le", "high")):
+            if hasattr(each, name):
+                found |= {bound: getattr(each, name), f"open_{bound}": name in ("gt", "lt")}
     return found

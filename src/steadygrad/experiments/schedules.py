@@ -1,7 +1,7 @@
 """How a learning rate, or α, changes as training goes on (a factor of its first value), and how lengths grow.
 
     constant          1
-    1/t               1/t,  t = 1 + ⌊updates / epoch⌋            the paper's α_t for music (supplement)
+    1/t               1/t,  t = 1 + ⌊updates / epoch⌋            the paper's α_t for music (Pascanu et al. 2013, supplement)
     half-when-worse   ½ for every epoch whose mean loss is above that of the epoch before it (the paper's rate for music)
     linear            1 − s,  s = min(1, updates / max_updates)
     cosine            (1 + cos πs)/2
@@ -46,12 +46,9 @@ class Schedule:
 
     `epoch` is the number of updates in an epoch, and 'linear' and 'cosine' reach 0 at `max_updates`.
 
-    Example:
         >>> schedule = Schedule("1/t", epoch=100, max_updates=1000)
         >>> [schedule.factor(updates) for updates in (0, 99, 100, 350)]
         [1.0, 1.0, 0.5, 0.25]
-
-    Reference: Pascanu, Mikolov & Bengio 2013, supplement, "Polyphonic music prediction".
     """
 
     def __init__(self, name: str, epoch: int, max_updates: int) -> None:
@@ -98,15 +95,10 @@ class Schedule:
 
 
 class Curriculum:
-    """The range of lengths to draw from, now.
+    """The range of lengths to draw from `now`, and `rate`, the factor of the learning rate.
 
     It begins at `start`, or at `target` if that is None; `growth`, `patience`, `loss` and `lost` are as in the equations above.
 
-    Attributes:
-        now: the shortest and the longest length.
-        rate: the factor of the learning rate.
-
-    Example:
         >>> lengths = Curriculum((20, 30), (50, 200), growth=1.5, patience=2, loss=0.1)
         >>> [lengths.observe(loss) for loss in (1.0, 0.05, 0.05, 0.05, 0.05)]
         [None, None, 'grown', None, 'grown']
@@ -129,9 +121,6 @@ class Curriculum:
         self._losses: deque[float] = deque(maxlen=patience if lost is None else LONG * patience)
         self._look_every = max(1, patience // LOOKS)
         self._seen = 0
-
-    def finish(self) -> None:
-        self.now = self.target
 
     def observe(self, loss: float) -> str | None:
         """Take in the loss of one update; say whether the lengths have grown by it, or the network is lost."""

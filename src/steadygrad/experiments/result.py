@@ -1,27 +1,17 @@
-"""What a run saves: its state every some seconds, and its result at the end. Nothing is pickled.
-
-    DIR/checkpoints/000012000.safetensors        the last two are kept
-      tensors    weights, best weights, optimizer state, generator state
-      header     config, counters, schedules, curriculum, clipper …; a sha256 over all of that and the tensors
-    DIR/result.json                              how it ended, its settings and versions
-
-A checkpoint is one safetensors file whose header holds the rest as JSON. It is moved into place whole. One that is truncated,
-altered, or of another config is refused by name, and the one before it is used.
-"""
+"""How a run ended: DIR/result.json, with its settings and versions."""
 
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from torch import Tensor
+import torch
 
-from .. import storage
+from .. import __version__, storage
 from . import files
-from .config import SPLITS, Config, ConfigError
+from .config import SPLITS, Config
 
 
 @dataclass(frozen=True)
@@ -64,10 +54,6 @@ class Result:
 
     def write(self, directory: Path, config: Config) -> None:
         """Put the result, the settings and the versions into DIR/result.json."""
-        import torch
-
-        from .. import __version__
-
         about = {"config": config.as_dict(), "version": __version__, "torch": torch.__version__}
         storage.write_json(directory / files.RESULT, {**asdict(self), **about})
 
@@ -106,73 +92,3 @@ class Result:
             return f"{', '.join(told)} after {self.epochs:,} epochs"
         verdict = "solved" if self.solved else f"not solved: {self.reason}"
         return verdict if verdict.endswith(" updates") else f"{verdict} after {self.updates:,} updates"
-
-
-KEPT = 2
-FORMAT = "steadygrad run, 2"
-_log = logging.getLogger("steadygrad")
-
-
-class Checkpoint(NamedTuple):
-    """The state of a run: named tensors, and plain values as JSON can hold them."""
-
-    tensors: dict[str, Tensor]
-    values: dict[str, Any]
-
-
-class CheckpointError(ValueError):
-    """A checkpoint can't be used; the message names the file and why."""
-
-
-def save(directory: Path, config: Config, updates: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> Path:
-    """Write the state of the run in `directory` after `updates` updates, remove all but the last two, and return the file."""
-    folder = directory / files.CHECKPOINTS
-    folder.mkdir(exist_ok=True)
-    header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
-    path = folder / f"{updates:09d}.safetensors"
-    storage.write_tensors(path, tensors, header)
-    for old in _all(folder)[KEPT:]:
-        old.unlink(missing_ok=True)
-    return path
-
-
-def latest(directory: Path, config: Config) -> Checkpoint | None:
-    """The newest usable state of the run in `directory`, or None if none was written; a warning names those refused."""
-    refused: list[str] = []
-    for path in _all(directory / files.CHECKPOINTS):
-        try:
-            found = read(path, config)
-        except CheckpointError as error:
-            refused.append(str(error))
-            continue
-        for sentence in refused:
-            _log.warning("%s; the one before it is used", sentence)
-        return found
-    if not refused:
-        return None
-    where = directory / files.CHECKPOINTS
-    raise CheckpointError(f"{'; '.join(refused)}; no other is left (to begin anew, remove {where})")
-
-
-def read(path: Path, config: Config) -> Checkpoint:
-    """One checkpoint, verified."""
-    try:
-        tensors, header, whole = storage.read_tensors(path)
-    except (storage.safetensors().SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
-    if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")
-    if not whole:
-        raise CheckpointError(f"{path} is refused, it is altered: its checksum does not fit")
-    try:
-        differences = config.differences(Config.from_json(header["config"]))
-    except ConfigError as error:
-        raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
-    if differences:
-        raise CheckpointError(f"{path} is refused, it is of another run: here {', '.join(differences)}")
-    return Checkpoint(tensors, json.loads(header["values"]))
-
-
-def _all(folder: Path) -> list[Path]:
-    """The checkpoints in `folder`, newest first."""
-    return sorted(folder.glob("[0-9]*.safetensors"), reverse=True)
