@@ -161,7 +161,9 @@ class BySuccess(_Judge):
         if (best := success["best"]) is not None:
             loss = math.inf if best["loss"] is None else best["loss"]
             found = Score(best["error"], best["errors"], loss, best["sequences"])
-            self.best = Candidate(best["updates"], found, weights, best["beyond"])
+            # version 0.1.0 wrote 0 for what was not tested
+            is_tested = self.solved is not None or self.config.latch is not None
+            self.best = Candidate(best["updates"], found, weights, best["beyond"] if is_tested else None)
         self.polishing = None if values["polishing"] is None else tuple(values["polishing"])
         self.horizon = values.get("horizon")
 

@@ -1,6 +1,6 @@
 """Stages of training that make a memory last: Ω finds it, training without Ω makes it hold.
 
-    learn    the settings as they are, with Ω; lengths grow                 until the longest is `latch` times that of the settings
+    learn    the settings as they are, with Ω; lengths grow                 until the longest is `latch` times the settings'
     hold     no Ω, half the noise, 2/3 of the rate; lengths grow to         until at most 1 % are wrong at 1, 2, 5 and 10 times
              twice the longest of the settings                              the longest length, by the mean of the weights
     again    not so after 5,000 updates: the weights from before `hold`,    for 3,000 updates, and until the loss is below 0.25:

@@ -13,8 +13,8 @@ fig7         Fig. 7's own, for all three algorithms: the paper's tanh network, o
              a larger α, so that a short budget does not end before SGD-CR does. Drawn problems alone.
 tanh         this library's own for the paper's tanh network: lengths that grow from 40 to 50, a rate that falls with them, more
              momentum, a smaller threshold, and a way back for a network that is lost. Drawn problems alone.
-latch        as tanh, with noise before the nonlinearity; once lengths have grown to 0.6 of the longest, training goes on without
-             Ω until the memory lasts for ten times the longest length (latch.py). Drawn problems alone.
+latch        as tanh, with noise before the nonlinearity; once lengths have grown to 0.6 of the longest, training goes on
+             without Ω until the memory lasts for ten times the longest length (latch.py). Drawn problems alone.
 """
 
 from __future__ import annotations
