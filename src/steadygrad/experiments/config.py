@@ -197,6 +197,14 @@ class MethodSettings(_Settings):
     curriculum_lost: float | None = field(
         None, "mean loss above which the weights of the last growth come back, and the rate falls", DRAWN, gt=0
     )
+    latch: float | None = field(
+        None,
+        "share of the longest length up to which Ω is used: from there on the network is trained without it, until its memory "
+        "lasts for ten times the longest length, and the run ends (docs/reproduction.md)",
+        DRAWN,
+        gt=0,
+        le=1,
+    )
 
 
 class Limits(_Settings):

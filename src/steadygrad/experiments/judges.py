@@ -34,6 +34,7 @@ from ..reproducible import stream
 from ..snapshots import measured, snapshot
 from ..storage import finite
 from .evaluation import Score, figure, look, score
+from .latch import DONE, TESTED
 from .methods import Diverged
 from .network import Tally
 from .result import Result
@@ -59,7 +60,7 @@ class _Judge:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A test: the weights, and what it found; `beyond`: the error at twice the longest length, where it was tested."""
+    """A test: the weights, and what it found; `beyond`: the error at longer lengths (their mean), where it was tested."""
 
     updates: int
     score: Score
@@ -70,7 +71,8 @@ class Candidate:
     def rank(self) -> tuple[float, float, float]:
         """Fewer wrong is better, beyond the longest length first; of equals, the smaller loss."""
         loss = self.score.loss
-        return self.beyond or 0.0, self.score.error, loss if math.isfinite(loss) else math.inf
+        beyond = 1.0 if self.beyond is None else self.beyond
+        return beyond, self.score.error, loss if math.isfinite(loss) else math.inf
 
 
 class BySuccess(_Judge):
@@ -85,6 +87,7 @@ class BySuccess(_Judge):
         self.solved: tuple[int, float] | None = None
         self.polishing: tuple[int, int] | None = None
         self.horizon: int | None = None
+        self.wrong_beyond: list[float] = []
         self._tested = perf_counter()
 
     @property
@@ -118,13 +121,19 @@ class BySuccess(_Judge):
                 return few
         return score(network, config.length, config.test_sequences, stream(config.seed, "test", updates))
 
-    def test_beyond(self, network: Network, found: Score, updates: int) -> float | None:
-        """The error at twice the longest length, for a network to be polished; None where it has not solved its own."""
-        config = self.config
-        if config.after_success != "polish" or not self._solves(found):
-            return None
-        length = 2 * config.length[1], 2 * config.length[1]
-        return score(network, length, config.check_sequences, stream(config.seed, "beyond", updates)).error
+    def test_beyond(self, network: Network, found: Score, updates: int) -> list[float]:
+        """The error at longer lengths: with `latch` and no Ω at those it goes by; at twice the longest length for a network to
+        be polished, if it has solved its own; else none."""
+        config, latch = self.config, self.learner.latch
+        longest, sequences = config.length[1], config.check_sequences
+        if latch is not None and latch.alpha == 0:
+            lengths, each = [longest * times for times in TESTED], max(1, sequences // 2)
+            streams = [stream(config.seed, "beyond", updates, length) for length in lengths]
+            return [score(network, (T, T), each, draws).error for T, draws in zip(lengths, streams, strict=True)]
+        if config.after_success == "polish" and self._solves(found):
+            draws = stream(config.seed, "beyond", updates)
+            return [score(network, (2 * longest, 2 * longest), sequences, draws).error]
+        return []
 
     def consider(self, candidate: Candidate, seconds: float) -> bool:
         """Keep the weights if none before were better, and return whether this is the first success."""
@@ -141,7 +150,7 @@ class BySuccess(_Judge):
         best, (updates, seconds) = None, self.solved or (None, None)
         if self.best is not None:
             found = {name: finite(value) for name, value in vars(self.best.score).items()}
-            best = {"updates": self.best.updates, "beyond": self.best.beyond or 0.0, **found}
+            best = {"updates": self.best.updates, "beyond": self.best.beyond, **found}
         success = {"updates": updates, "seconds": seconds, "best": best}
         return {"success": success, "polishing": self.polishing, "horizon": self.horizon}
 
@@ -152,7 +161,9 @@ class BySuccess(_Judge):
         if (best := success["best"]) is not None:
             loss = math.inf if best["loss"] is None else best["loss"]
             found = Score(best["error"], best["errors"], loss, best["sequences"])
-            self.best = Candidate(best["updates"], found, weights, best["beyond"])
+            # version 0.1.0 wrote 0 for what was not tested
+            is_tested = self.solved is not None or self.config.latch is not None
+            self.best = Candidate(best["updates"], found, weights, best["beyond"] if is_tested else None)
         self.polishing = None if values["polishing"] is None else tuple(values["polishing"])
         self.horizon = values.get("horizon")
 
@@ -182,14 +193,17 @@ class BySuccess(_Judge):
     def _finished(self) -> bool:
         if self.solved is None or self.best is None:
             return False
+        if self.learner.latch is not None:
+            return self.learner.latch.stage == DONE
         # nothing is left to be gained where it errs no more beyond its lengths
         return self.polishing is None or not self.best.beyond or self.done >= sum(self.polishing)
 
     def _found(self) -> Candidate:
         tested = self.learner.tested
         found = self.test(tested, self.done)
-        beyond = self.test_beyond(tested, found, self.done)
-        return Candidate(self.done, found, self.learner.weights(), beyond)
+        self.wrong_beyond = beyond = self.test_beyond(tested, found, self.done)
+        mean = sum(beyond) / len(beyond) if beyond else None
+        return Candidate(self.done, found, self.learner.weights(), mean)
 
     def _test(self) -> None:
         learner, updates = self.learner, self.done
@@ -210,6 +224,10 @@ class BySuccess(_Judge):
         self.loop.write_line(line, seen)
         if self.consider(test, self.loop.seconds) and self.config.after_success == "polish":
             self._polish(test)
+        if learner.latch is not None:
+            news = learner.latch.check(self.wrong_beyond, line["loss"], self.solved is not None)
+            if news is not None:
+                self.loop.say(f"{news} ({updates:,} updates)")
 
     def _polish(self, test: Candidate) -> None:
         config, updates = self.config, test.updates

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from . import problem as problems
 from .config import DRAWN, Config
+from .latch import Latch
 from .methods import method
 from .network import Network, Tally
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ..data.datasets import DataSet
     from ..tasks import Batch
 
-WEIGHTS, MEAN, KEPT, GENERATOR, STATE = "weights.", "mean.", "kept.", "generator", "state"
+WEIGHTS, MEAN, KEPT, BEFORE, GENERATOR, STATE = "weights.", "mean.", "kept.", "before.", "generator", "state"
 """Names of tensors in a checkpoint, or what they begin with."""
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
@@ -169,7 +170,7 @@ class Learner:
         self.network.threads = config.threads
         self.feed: Any = (Draws if config.form == DRAWN else Passes)(config, self.problem)
         self.lr, self.alpha = config.lr, config.alpha
-        others = {MEAN: config.average > 1, KEPT: config.curriculum_lost is not None}
+        others = {MEAN: config.average > 1, KEPT: config.curriculum_lost is not None, BEFORE: config.latch is not None}
         copies = {start: copy.deepcopy(self.network) for start, is_needed in others.items() if is_needed}
         self._networks = {WEIGHTS: self.network, **copies}
         if config.teacher_forcing is not None:  # whose state is in checkpoints
@@ -177,6 +178,7 @@ class Learner:
         named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
         self._schedules = {value: Schedule(name, *self.feed.span) for value, name in named.items()}
         self.method = method(self.network)
+        self.latch = None if config.latch is None else Latch(self)
 
     @property
     def updates(self) -> int:
@@ -219,18 +221,35 @@ class Learner:
             tensors |= {start + name: tensor.detach() for name, tensor in network.state_dict().items()}
         more, place = self.feed.state()
         schedules = {name: schedule.state_dict() for name, schedule in self._schedules.items()}
-        return {**tensors, **more}, {**values, **place, "schedules": schedules, "rates": [self.lr, self.alpha]}
+        values |= {"schedules": schedules, "rates": [self.lr, self.alpha]}
+        values |= {} if self.latch is None else {"latch": self.latch.state()}
+        return {**tensors, **more}, {**values, **place}
 
     def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go on from `state()`, to the very same numbers."""
         for start, network in self._networks.items():
             network.load_state_dict(starting_with(start, tensors))
         self.method.load_state(tensors, values)
+        if self.latch is not None:  # whose stage decides where lengths grow to
+            self.latch.load_state(values["latch"])
         self.feed.load_state(tensors, values)
         for name, schedule in self._schedules.items():
             schedule.load_state_dict(values["schedules"][name])
         self.lr, self.alpha = values["rates"]
         self._apply_rates()
+
+    def adopt(self, before: bool = False) -> None:
+        """Go on from the weights that are tested; with `before`, they are those to return to as well."""
+        weights = self.weights()
+        for start in (WEIGHTS, KEPT, *((BEFORE,) if before else ())):
+            if start in self._networks:
+                self._networks[start].load_state_dict(weights)
+        self.method.forget()
+
+    def return_to_before(self) -> None:
+        """Go on from the weights of the last `adopt(before=True)`."""
+        self.network.load_state_dict(self._networks[BEFORE].state_dict())
+        self.method.forget()
 
     def _observe(self, loss: float) -> None:
         for schedule in self._schedules.values():
@@ -240,6 +259,8 @@ class Learner:
         done, length = self.feed.progress(self.updates)
         lr = self.config.lr * self._schedules["lr"].factor(done, length) * self.feed.rate
         alpha = self.config.alpha * self._schedules["alpha"].factor(done)
+        if self.latch is not None:
+            lr, alpha = lr * self.latch.rate, alpha * self.latch.alpha
         if (lr, alpha) != (self.lr, self.alpha):
             self.lr, self.alpha = lr, alpha
             self._apply_rates()

@@ -259,7 +259,11 @@ class Noisy:
         with torch.random.fork_rng(devices=[]):
             self.layer: Any = steadygrad.RNN(self.tokens + self.units, self.units, **options, dtype=dtype)
         self.layer.record = False
-        self.weight_of_noise = size * torch.eye(self.units, dtype=dtype)
+        self.scale(size)
+
+    def scale(self, size: float) -> None:
+        """Take another standard deviation of the noise."""
+        self.weight_of_noise = size * torch.eye(self.units, dtype=self.rnn.weight_hh_l0.dtype)
 
     def inputs(self, given: Tensor, generator: torch.Generator) -> Tensor:
         """Inputs [T, B, I + H]: what is given, tokens as vectors, and the noise."""

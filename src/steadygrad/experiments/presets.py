@@ -13,6 +13,8 @@ fig7         Fig. 7's own, for all three algorithms: the paper's tanh network, o
              a larger α, so that a short budget does not end before SGD-CR does. Drawn problems alone.
 tanh         this library's own for the paper's tanh network: lengths that grow from 40 to 50, a rate that falls with them, more
              momentum, a smaller threshold, and a way back for a network that is lost. Drawn problems alone.
+latch        as tanh, with noise before the nonlinearity; once lengths have grown to 0.6 of the longest, training goes on
+             without Ω until the memory lasts for ten times the longest length (latch.py). Drawn problems alone.
 """
 
 from __future__ import annotations
@@ -78,6 +80,8 @@ TANH |= {"lr_schedule": "1/length^1.5", "curriculum": (40, 50), "curriculum_pati
 TANH |= {"curriculum_lost": 0.8, "after_success": "polish", "polish": 0.5, "max_updates": 1_000_000}
 """Of lengths that begin below 40 a network without Ω learns, too; at 50 alone what it learns fits no other length."""
 
+LATCH: Settings = {**TANH, "noise": 0.1, "latch": 0.6, "check_every": 500, "after_success": "stop"}
+
 PAPER_DATA: Settings = {"nonlinearity": "sigmoid", "init": "sigmoid", "steps": 200, "batch": 1}
 PAPER_MUSIC: Settings = {**PAPER_DATA, "cost": "mean", "threshold": 8.0, "lr": 1.0, "lr_schedule": "half-when-worse"}
 PAPER_MUSIC |= {"alpha": 0.5, "alpha_schedule": "1/t", "epochs": 200, "patience": 20}
@@ -115,11 +119,12 @@ PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {  # of drawn problem
     "steady": (STEADY, STEADY_BY_TASK),
     "fig7": (FIG7, {}),
     "tanh": (TANH, {}),
+    "latch": (LATCH, {}),
 }
 OF_DATA = ("paper", "steady")
 OF_CLIPPING = ("threshold", "nonfinite")
 OF_OMEGA = ("alpha", "alpha_schedule")
-OF_CURRICULUM = ("curriculum", "growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
+OF_CURRICULUM = ("curriculum", "growth", "curriculum_patience", "curriculum_loss", "curriculum_lost", "latch")
 OF_PLAIN_NETWORK = ("nonlinearity", "init", "leak")
 OF_RATE = ("lr", "lr_schedule", "momentum")
 

@@ -16,9 +16,9 @@ from .config import CLIPPING, DATA, DRAWN, GATED, OF_GATED, OF_MUSIC, OF_TEXT, O
 
 BY_EPOCHS = ("1/t", "half-when-worse")
 OF_HESSIAN_FREE = ("damping", "structural", "curvature_batch")
-OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate", "noise")
+OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate", "noise", "latch")
 """What changes a step down the gradient; neither Hessian-free optimisation nor an echo state network makes one."""
-OF_CURRICULUM = ("growth", "curriculum_patience", "curriculum_loss", "curriculum_lost")
+OF_CURRICULUM = ("growth", "curriculum_patience", "curriculum_loss", "curriculum_lost", "latch")
 NO_STEP, NO_GRADIENT = "which has no step down the gradient", "which has no gradient"
 RENAMED = {"task": "problem", "data": "problem", "task_options": "options"}
 """Fields of version 0.1.0."""
@@ -203,6 +203,7 @@ def _unread(v: _Examination) -> None:
     for case, why, names in (
         (v.form == DRAWN and v.curriculum is None, "without a curriculum", OF_CURRICULUM),
         (v.form == DRAWN and v.after_success == "stop", "with after_success='stop'", ("polish",)),
+        (v.latch is not None, "with latch, which ends the run itself", ("after_success",)),
         (v.form == DRAWN and not by_epochs, f"unless a schedule is {' or '.join(map(repr, BY_EPOCHS))}", ("epoch",)),
         (is_gated, f"with {network}, whose gates have no one spectral radius", ("radius",)),
         (is_gated, f"with {network}, which has its own", ("nonlinearity", "leak", *plain_starts)),
