@@ -34,7 +34,6 @@ from ..reproducible import stream
 from ..snapshots import measured, snapshot
 from ..storage import finite
 from .evaluation import Score, figure, look, score
-from .latch import DONE, TESTED
 from .methods import Diverged
 from .network import Tally
 from .result import Result
@@ -127,9 +126,8 @@ class BySuccess(_Judge):
         config, latch = self.config, self.learner.latch
         longest, sequences = config.length[1], config.check_sequences
         if latch is not None and latch.alpha == 0:
-            lengths, each = [longest * times for times in TESTED], max(1, sequences // 2)
-            streams = [stream(config.seed, "beyond", updates, length) for length in lengths]
-            return [score(network, (T, T), each, draws).error for T, draws in zip(lengths, streams, strict=True)]
+            streams = {T: stream(config.seed, "beyond", updates, T) for T in latch.tested_lengths}
+            return [score(network, (T, T), max(1, sequences // 2), draws).error for T, draws in streams.items()]
         if config.after_success == "polish" and self._solves(found):
             draws = stream(config.seed, "beyond", updates)
             return [score(network, (2 * longest, 2 * longest), sequences, draws).error]
@@ -194,7 +192,7 @@ class BySuccess(_Judge):
         if self.solved is None or self.best is None:
             return False
         if self.learner.latch is not None:
-            return self.learner.latch.stage == DONE
+            return self.learner.latch.is_done
         # nothing is left to be gained where it errs no more beyond its lengths
         return self.polishing is None or not self.best.beyond or self.done >= sum(self.polishing)
 

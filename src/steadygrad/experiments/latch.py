@@ -43,6 +43,15 @@ class Latch:
         self.stage, self.since, self.lengths = LEARN, 0, learner.feed.lengths.now
 
     @property
+    def is_done(self) -> bool:
+        return self.stage == DONE
+
+    @property
+    def tested_lengths(self) -> list[int]:
+        """Where the memory must last."""
+        return [times * self.config.length[1] for times in TESTED]
+
+    @property
     def alpha(self) -> float:
         """The factor of α."""
         return 1.0 if self.stage in WITH_OMEGA else 0.0

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from . import problem as problems
 from .config import DRAWN, Config
-from .latch import Latch
 from .methods import method
 from .network import Network, Tally
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from ..data import Chunk
     from ..data.datasets import DataSet
     from ..tasks import Batch
+    from .latch import Latch
 
 WEIGHTS, MEAN, KEPT, BEFORE, GENERATOR, STATE = "weights.", "mean.", "kept.", "before.", "generator", "state"
 """Names of tensors in a checkpoint, or what they begin with."""
@@ -178,7 +178,11 @@ class Learner:
         named = {"lr": config.lr_schedule, "alpha": config.alpha_schedule}
         self._schedules = {value: Schedule(name, *self.feed.span) for value, name in named.items()}
         self.method = method(self.network)
-        self.latch = None if config.latch is None else Latch(self)
+        self.latch: Latch | None = None
+        if config.latch is not None:
+            from .latch import Latch
+
+            self.latch = Latch(self)
 
     @property
     def updates(self) -> int:

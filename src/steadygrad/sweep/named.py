@@ -155,8 +155,8 @@ OTHERS = ("addition", "multiplication", "temporal-order-3bit", "random-permutati
 FURTHER: dict[str, Any] = {"test_lengths": (250, 400, 500, 1000, 2000, 3000, 5000)}  # as the final edition tests
 OF_CLAIMS: dict[str, Any] = {"lengths": [(50, 200)], **FURTHER, "memorization": _each(50, 200)}
 HOURS = [
-    Part(ORDER, 5, {"max_updates": 1_000_000}, ("proceedings", "tanh"), **OF_CLAIMS),
-    Part(ORDER, 5, {"max_updates": 200_000}, ("tanh",), ("sgd-c", "sgd-r"), **OF_CLAIMS),
+    Part(ORDER, 5, {"max_updates": 1_000_000}, ("proceedings", "tanh", "latch"), **OF_CLAIMS),
+    Part(ORDER, 5, {"max_updates": 200_000}, ("tanh", "latch"), ("sgd-c", "sgd-r"), **OF_CLAIMS),
     *(Part((task,), 5, {"max_updates": 300_000}, ("tanh",), **OF_CLAIMS, seeds_of=PERMUTATION) for task in OTHERS),
     *(Part((task,), 3, {"max_updates": 100_000}, ("tanh",), ("sgd-c",), **OF_CLAIMS) for task in OTHERS),
     *(
