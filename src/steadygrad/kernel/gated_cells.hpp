@@ -34,8 +34,8 @@ template <class T> inline Vector<T> gate_of(Vector<T> x) {
 template <class T> struct Kept {
   const T *gates, *memory, *after;  // after: h'
   const T *before, *memory_before;  // h and the LSTM's c; null: zeros
-  int64_t hidden;
-  Vector<T> gate(int64_t index, int64_t j) const { return load_row(gates + index * hidden, j, hidden); }
+  int64_t hidden, gate_step;        // gate_step: entries from a gate to the next
+  Vector<T> gate(int64_t index, int64_t j) const { return load_row(gates + index * gate_step, j, hidden); }
   Vector<T> h(int64_t j) const { return before ? load_row(before, j, hidden) : Vector<T>{}; }
 };
 
@@ -45,12 +45,12 @@ template <class T> struct Gru {
   static constexpr bool kHasMemory = false;  // whether c is a part of the state
   V r, z, n, m, h, e, dn;
 
-  // From W_ih x and W_hh h (biases included): the gates, m and h'.
-  static void step(const T* ax, const T* ah, int64_t H, V before, V gates[kGates], V& memory, V& h) {
-    gates[0] = gate_of<T>(load(ax) + load(ah));
-    gates[1] = gate_of<T>(load(ax + H) + load(ah + H));
-    memory = load(ah + 2 * H);
-    gates[2] = Tanh<T>::value(load(ax + 2 * H) + gates[0] * memory);
+  // From W_ih x and W_hh h (biases included), a vector of each for every gate: the gates, m and h'.
+  static void step(const V ax[kGates], const V ah[kGates], V before, V gates[kGates], V& memory, V& h) {
+    gates[0] = gate_of<T>(ax[0] + ah[0]);
+    gates[1] = gate_of<T>(ax[1] + ah[1]);
+    memory = ah[2];
+    gates[2] = Tanh<T>::value(ax[2] + gates[0] * memory);
     h = gates[2] + gates[1] * (before - gates[2]);
   }
 
@@ -84,11 +84,11 @@ template <class T> struct Lstm {
   V i, f, g, o, c, h_after, p, e, d;
 
   // The same; `before` is c, `memory` c'.
-  static void step(const T* ax, const T* ah, int64_t H, V before, V gates[kGates], V& memory, V& h) {
-    gates[0] = gate_of<T>(load(ax) + load(ah));
-    gates[1] = gate_of<T>(load(ax + H) + load(ah + H));
-    gates[2] = Tanh<T>::value(load(ax + 2 * H) + load(ah + 2 * H));
-    gates[3] = gate_of<T>(load(ax + 3 * H) + load(ah + 3 * H));
+  static void step(const V ax[kGates], const V ah[kGates], V before, V gates[kGates], V& memory, V& h) {
+    gates[0] = gate_of<T>(ax[0] + ah[0]);
+    gates[1] = gate_of<T>(ax[1] + ah[1]);
+    gates[2] = Tanh<T>::value(ax[2] + ah[2]);
+    gates[3] = gate_of<T>(ax[3] + ah[3]);
     memory = gates[1] * before + gates[0] * gates[2];
     h = gates[3] * Tanh<T>::value(memory);
   }
