@@ -71,7 +71,11 @@ template <class T> void pack_backward_part(const Problem& plain, const Shared& s
   const GatedProblem& p = gated(plain);
   const int64_t H = p.hidden, I = p.inputs, N = p.gates * H;
   const T* hh = static_cast<const T*>(p.weight_hh);
-  pack_part<T>(p, part, N, H, hh, H, 1, static_cast<T*>(s.backward_hh));
+  const int64_t few = few_columns<T>(H), whole = H - few;
+  pack_part<T>(p, part, N, whole, hh, H, 1, static_cast<T*>(s.backward_hh));
+  if (T* rest = static_cast<T*>(s.backward_hh) + N * whole; few && part == 0)
+    for (int64_t j = 0; j < few; ++j, rest += padded<T>(N))
+      for (int64_t k = 0; k < padded<T>(N); ++k) rest[k] = k < N ? hh[k * H + whole + j] : T(0);
   if (p.grad_x) pack_part<T>(p, part, N, I, static_cast<const T*>(p.weight_ih), I, 1, static_cast<T*>(s.backward_ih));
   if (s.forward_hh) pack_part<T>(p, part, H, N, hh, 1, H, static_cast<T*>(s.forward_hh));
 }
@@ -203,6 +207,7 @@ template <class T, class Cell> struct Sweep {
     fill(arrived + (p.steps - 1) * R * P, grad_last);
     if (Cell::kHasMemory) fill(c_arrived, grad_last_c);
     const bool adds = !Cell::kHasMemory || p.lengths;  // whether anything but the product goes back to h
+    const int64_t N = Cell::kGates * H, few = few_columns<T>(H), whole = H - few;
     for (int64_t step = p.steps - 1; step >= 0; --step) {
       T* sent = step > 0 ? arrived + (step - 1) * R * P : first;
       for (int64_t r = 0; r < R; ++r) {
@@ -210,8 +215,10 @@ template <class T, class Cell> struct Sweep {
         if (hold) pass_on(step, r, sent + r * P);
         else go_back(step, r, sent + r * P);
       }
-      if (step > 0 || p.grad_h0)
-        multiply<T>(R, H, Cell::kGates * H, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
+      if (step > 0 || p.grad_h0) {
+        multiply<T>(R, whole, N, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
+        multiply_few<T>(R, few, N, errors, row, backward_hh + N * whole, sent + whole, P, adds);
+      }
       T* swap = c_arrived;
       c_arrived = c_sent;
       c_sent = swap;
