@@ -217,13 +217,17 @@ void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const
   }
 }
 
-// The same for an A of few columns, M <= SG_ROWS, and a B that is not packed: rows of row_b entries, whole vectors of them.
+// The same for an A of few columns and a B that is not packed: rows of row_b entries, whole vectors of them.
 template <class T>
 void add_narrow_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const T* b, int64_t row_b, T* c, int64_t row_c) {
-  for (int64_t first = 0; first < N; first += kPanel<T>) {
-    const Term<T, One> term = {K, a, One(), row_a, b + first, row_b};
-    panel_rows<T, false>(N - first, M, &term, 1, c + first, row_c, {c + first, row_c});
-  }
+  const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
+  for (int64_t first = 0; first < N; first += kPanel<T>)
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
+      const Term<T, One> term = {K, a + m, One(), row_a, b + first, row_b};
+      T* const c_m = c + m * row_c + first;
+      panel_rows<T, false>(N - first, count, &term, 1, c_m, row_c, {c_m, row_c, true});
+    }
 }
 
 // Columns of a product that stand beyond its last whole vector, where they are so few that a vector of their own would be all but
