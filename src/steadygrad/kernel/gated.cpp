@@ -215,6 +215,7 @@ template <class T, class Cell> struct Sweep {
         if (hold) pass_on(step, r, sent + r * P);
         else go_back(step, r, sent + r * P);
       }
+      if (step > 0) expect(step - 1);
       if (step > 0 || p.grad_h0) {
         multiply<T>(R, whole, N, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
         multiply_few<T>(R, few, N, errors, row, backward_hh + N * whole, sent + whole, P, adds);
@@ -236,6 +237,19 @@ template <class T, class Cell> struct Sweep {
   void hand_out(const T* from, T* to) const {
     for (int64_t r = 0; r < R; ++r)
       for (int64_t j = 0; j < H; j += kWidth<T>) store_row(to + (slice.first + r) * H, load(from + r * P + j), j, H);
+  }
+
+  // Has the cache fetch, while the product runs, what the forward pass left of a step: nothing that looks ahead by itself expects
+  // the step before.
+  void expect(int64_t step) const {
+    const auto fetch = [](const T* from, int64_t count) {
+      for (int64_t i = 0; i < count; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(from + i);
+    };
+    const int64_t time = time_of(p, step);
+    fetch(rows.kept_at(p.activation, time, Cell::kGates * H), R * Cell::kGates * H);
+    if (Cell::kHasMemory) fetch(rows.at(p.output, time, H), R * H);
+    if (const T* before = Cell::kHasMemory ? rows.c_before(step) : rows.h_before(step)) fetch(before, R * H);
+    if (!Cell::kHasMemory) fetch(rows.kept_at(p.memory, time, H), R * H);
   }
 
   // A step that holds its state: its error goes on as it is.
