@@ -21,7 +21,9 @@ GIVEN = ("h0", "c0", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "lengths")
 LOSS = {"loss output": "grad_output", "loss last": "grad_last", "loss last_c": "grad_last_c"}
 
 
-def run(kernel: Any, problem: type[Any], case: dict[str, Array], walls: bool, by_slice: bool = True, missing: int = 0) -> dict[str, Array]:
+def run(
+    kernel: Any, problem: type[Any], case: dict[str, Array], walls: bool, by_slice: bool = True, missing: int = 0
+) -> dict[str, Array]:
     """Forward and backward through the kernel, by the reference's names; the output is `missing` entries too short."""
     (T, B), (N, H), I, dtype = (
         case["inputs"].shape[:2],

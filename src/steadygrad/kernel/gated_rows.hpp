@@ -27,12 +27,15 @@ template <class T> struct Rows {
     return static_cast<const T*>(tensor) + (time * p.batch + slice.first) * width;
   }
   // `activation` and `memory`
-  int64_t first_kept(int64_t time) const { return p.by_slice ? slice.first * p.steps + time * slice.rows : time * p.batch + slice.first; }
+  int64_t first_kept(int64_t time) const {
+    return p.by_slice ? slice.first * p.steps + time * slice.rows : time * p.batch + slice.first;
+  }
   const T* kept_at(const void* tensor, int64_t time, int64_t width) const {
     return static_cast<const T*>(tensor) + first_kept(time) * width;
   }
-  int64_t gate_step() const { return p.by_slice ? slice.rows * p.hidden : p.hidden; }  // from a row's gate to its next one
-  int64_t row_step() const { return p.by_slice ? p.hidden : p.gates * p.hidden; }      // from a gate to the same one of the next row
+  // From a row's gate to its next one, and to the same one of the next row.
+  int64_t gate_step() const { return p.by_slice ? slice.rows * p.hidden : p.hidden; }
+  int64_t row_step() const { return p.by_slice ? p.hidden : p.gates * p.hidden; }
   // h or c before a step; null: zeros
   const T* h_before(int64_t step) const {
     if (step > 0) return at(p.output, time_of(p, step - 1), p.hidden);
