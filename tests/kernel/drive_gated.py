@@ -21,7 +21,9 @@ GIVEN = ("h0", "c0", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "lengths")
 LOSS = {"loss output": "grad_output", "loss last": "grad_last", "loss last_c": "grad_last_c"}
 
 
-def run(kernel: Any, problem: type[Any], case: dict[str, Array], walls: bool, missing: int = 0) -> dict[str, Array]:
+def run(
+    kernel: Any, problem: type[Any], case: dict[str, Array], walls: bool, by_slice: bool = True, missing: int = 0
+) -> dict[str, Array]:
     """Forward and backward through the kernel, by the reference's names; the output is `missing` entries too short."""
     (T, B), (N, H), I, dtype = (
         case["inputs"].shape[:2],
@@ -49,6 +51,7 @@ def run(kernel: Any, problem: type[Any], case: dict[str, Array], walls: bool, mi
         made, given = ({name: before_a_wall(array) for name, array in each.items()} for each in (made, given))
     p = problem()
     p.steps, p.batch, p.hidden, p.inputs = T, B, H, I
+    p.by_slice = by_slice
     for name in NUMBERS:
         setattr(p, name, case[name].item())
     for name, array in (given | made).items():
@@ -79,7 +82,7 @@ def main(library: str, header: str, gated_header: str, folder: str, mode: str = 
         sys.exit("the overrun went unnoticed")
     for done, file in enumerate(files):
         case = dict(np.load(file))
-        found = run(kernel, problem, case, walls=done % 4 > 1)
+        found = run(kernel, problem, case, walls=done % 4 > 1, by_slice=done % 3 > 0)
         expected = {
             name.removeprefix("expected "): value for name, value in case.items() if name.startswith("expected ")
         }

@@ -91,8 +91,8 @@ def _by_kernel(
 ) -> Swept:
     """The same by the C++ kernel, one error after the other."""
     # it reads memory as it lies there
-    names = [name for name, tensor in saved._asdict().items() if tensor is not None]
-    saved = saved._replace(**{name: getattr(saved, name).contiguous() for name in names})
+    tensors = {name: each.contiguous() for name, each in saved._asdict().items() if isinstance(each, Tensor)}
+    saved = saved._replace(**tensors, by_slice=False)
     engine, two, found = ENGINES[options.mode, "native"], options.mode == "LSTM", list[Gradients]()
     for index, (grad, last) in enumerate(zip(grads, lasts, strict=True)):
         wanted = Wanted(inputs and index == 0, True, False, False, False, two)

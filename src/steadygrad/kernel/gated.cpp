@@ -71,54 +71,112 @@ template <class T> void pack_backward_part(const Problem& plain, const Shared& s
   const GatedProblem& p = gated(plain);
   const int64_t H = p.hidden, I = p.inputs, N = p.gates * H;
   const T* hh = static_cast<const T*>(p.weight_hh);
-  pack_part<T>(p, part, N, H, hh, H, 1, static_cast<T*>(s.backward_hh));
+  const int64_t few = few_columns<T>(H), whole = H - few;
+  pack_part<T>(p, part, N, whole, hh, H, 1, static_cast<T*>(s.backward_hh));
+  if (T* rest = static_cast<T*>(s.backward_hh) + N * whole; few && part == 0)
+    for (int64_t j = 0; j < few; ++j, rest += padded<T>(N))
+      for (int64_t k = 0; k < padded<T>(N); ++k) rest[k] = k < N ? hh[k * H + whole + j] : T(0);
   if (p.grad_x) pack_part<T>(p, part, N, I, static_cast<const T*>(p.weight_ih), I, 1, static_cast<T*>(s.backward_ih));
   if (s.forward_hh) pack_part<T>(p, part, H, N, hh, 1, H, static_cast<T*>(s.forward_hh));
 }
 
-template <class T, class Cell> void forward_steps(const GatedProblem& p, const Shared& s, const Slice& slice, T* scratch) {
-  const int64_t H = p.hidden, I = p.inputs, B = p.batch, N = Cell::kGates * H, row = gates_apart<T>(p);
+// The forward pass of one slice.
+template <class T, class Cell> struct Forward {
+  using V = Vector<T>;
+  const GatedProblem& p;
+  const Slice& slice;
   const Rows<T> rows{p, slice};
-  const T *with_x = static_cast<const T*>(s.bias), *with_h = with_x + row, *table = static_cast<const T*>(s.forward_ih);
-  T *from_x = scratch, *from_h = scratch + most_rows(p) * row;
-  T *output = static_cast<T*>(p.output), *memory = static_cast<T*>(p.memory), *gates = static_cast<T*>(p.activation);
-  const T* h_before = rows.before(p.output, p.h0, 0);
-  const T* c_before = rows.before(p.memory, p.c0, 0);
+  const int64_t H = p.hidden, R = slice.rows, N = Cell::kGates * H, row = gates_apart<T>(p);
+  const T *const with_x, *const with_h, *const table, *const hh;
+  T *const from_x, *const from_h;  // [R, row]: the products of one step
+  const T *h_before = rows.h_before(0), *c_before = rows.c_before(0);
+  T *gates, *memory, *output;  // of this step
   // Both products at once, where no gate wants them apart: `with_h` is then all zeros.
-  const bool both = Cell::kHasMemory && !p.tokens && I + H <= kLongestSum;
-  for (int64_t step = 0; step < p.steps; ++step) {
-    const int64_t time = time_of(p, step), at = time * B + slice.first;
+  const bool both = Cell::kHasMemory && !p.tokens && p.inputs + H <= kLongestSum;
+  // All rows as one long row. Not where each has a table's row of its own or its own length, and not where a vector may hold
+  // the entries of more than two rows.
+  const bool flat = p.by_slice && !p.tokens && !p.lengths && H >= kWidth<T>;
+
+  Forward(const GatedProblem& problem, const Shared& s, const Slice& of_slice, T* scratch)
+      : p(problem), slice(of_slice), with_x(static_cast<const T*>(s.bias)), with_h(with_x + row),
+        table(static_cast<const T*>(s.forward_ih)), hh(static_cast<const T*>(s.forward_hh)), from_x(scratch),
+        from_h(scratch + most_rows(p) * row) {}
+
+  void run() {
+    for (int64_t step = 0; step < p.steps; ++step) {
+      const int64_t time = time_of(p, step);
+      gates = static_cast<T*>(p.activation) + rows.first_kept(time) * N;
+      memory = static_cast<T*>(p.memory) + rows.first_kept(time) * H;
+      output = static_cast<T*>(p.output) + (time * p.batch + slice.first) * H;
+      multiply_step(time);
+      if (!flat)
+        for (int64_t r = 0; r < R; ++r) one_row(time, r);
+      else if (both) all_rows<true>();
+      else all_rows<false>();
+      h_before = output;
+      c_before = memory;
+    }
+    __builtin_memcpy(static_cast<T*>(p.last) + slice.first * H, h_before, R * H * sizeof(T));
+    if (Cell::kHasMemory) __builtin_memcpy(static_cast<T*>(p.last_c) + slice.first * H, c_before, R * H * sizeof(T));
+  }
+
+ private:
+  void multiply_step(int64_t time) const {
     if (both) {
       const T* const h_rows = h_before ? h_before : from_x;  // of no terms where there is no h: never read
-      multiply_both<T>(slice.rows, N,
-                       {{I, rows.at(p.x, time, I), I, 1, table},
-                        {h_before ? H : 0, h_rows, H, 1, static_cast<const T*>(s.forward_hh)}},
+      multiply_both<T>(R, N, {{p.inputs, rows.at(p.x, time, p.inputs), p.inputs, 1, table}, {h_before ? H : 0, h_rows, H, 1, hh}},
                        from_x, row, with_x);
-    } else if (!p.tokens) {
-      multiply<T>(slice.rows, N, I, rows.at(p.x, time, I), I, 1, table, from_x, row, {with_x, 0});
+      return;
     }
-    if (h_before && !both)
-      multiply<T>(slice.rows, N, H, h_before, H, 1, static_cast<const T*>(s.forward_hh), from_h, row, {with_h, 0});
-    for (int64_t r = 0; r < slice.rows; ++r) {
-      const T* ax = p.tokens ? table + p.tokens[at + r] * row : from_x + r * row;
-      const T* ah = h_before && !both ? from_h + r * row : with_h;
-      const bool hold = held(p, time, slice.first + r);
-      each_vector<T>(H, [&](int64_t j) SG_INLINE {
-        const Vector<T> h_old = h_before ? load_row(h_before + r * H, j, H) : Vector<T>{};
-        const Vector<T> c_old = Cell::kHasMemory && c_before ? load_row(c_before + r * H, j, H) : Vector<T>{};
-        Vector<T> found[Cell::kGates], kept, h;
-        Cell::step(ax + j, ah + j, H, Cell::kHasMemory ? c_old : h_old, found, kept, h);
-        for (int gate = 0; gate < Cell::kGates; ++gate) store_row(gates + (at + r) * N + gate * H, found[gate], j, H);
-        store_row(memory + (at + r) * H, hold && Cell::kHasMemory ? c_old : kept, j, H);
-        store_row(output + (at + r) * H, hold ? h_old : h, j, H);
-      });
-    }
-    h_before = output + at * H;
-    c_before = memory + at * H;
+    if (!p.tokens) multiply<T>(R, N, p.inputs, rows.at(p.x, time, p.inputs), p.inputs, 1, table, from_x, row, {with_x, 0});
+    if (h_before) multiply<T>(R, N, H, h_before, H, 1, hh, from_h, row, {with_h, 0});
+    else
+      for (int64_t r = 0; r < R; ++r) __builtin_memcpy(from_h + r * row, with_h, row * sizeof(T));
   }
-  __builtin_memcpy(static_cast<T*>(p.last) + slice.first * H, h_before, slice.rows * H * sizeof(T));
-  if (Cell::kHasMemory) __builtin_memcpy(static_cast<T*>(p.last_c) + slice.first * H, c_before, slice.rows * H * sizeof(T));
-}
+
+  void one_row(int64_t time, int64_t r) const {
+    const T* ax = p.tokens ? table + p.tokens[time * p.batch + slice.first + r] * row : from_x + r * row;
+    const T* ah = both ? with_h : from_h + r * row;
+    const bool hold = held(p, time, slice.first + r);
+    each_vector<T>(H, [&](int64_t j) SG_INLINE {
+      const V h_old = h_before ? load_row(h_before + r * H, j, H) : V{};
+      const V c_old = Cell::kHasMemory && c_before ? load_row(c_before + r * H, j, H) : V{};
+      V of_x[Cell::kGates], of_h[Cell::kGates], found[Cell::kGates], kept, h;
+      for (int gate = 0; gate < Cell::kGates; ++gate) of_x[gate] = load(ax + gate * H + j), of_h[gate] = load(ah + gate * H + j);
+      Cell::step(of_x, of_h, Cell::kHasMemory ? c_old : h_old, found, kept, h);
+      for (int gate = 0; gate < Cell::kGates; ++gate)
+        store_row(gates + r * rows.row_step() + gate * rows.gate_step(), found[gate], j, H);
+      store_row(memory + r * H, hold && Cell::kHasMemory ? c_old : kept, j, H);
+      store_row(output + r * H, hold ? h_old : h, j, H);
+    });
+  }
+
+  // kFromX: W_hh h is a part of from_x.
+  template <bool kFromX> void all_rows() const {
+    const T* const state = Cell::kHasMemory ? c_before : h_before;
+    int64_t r = 0;
+    each_vector<T>(R * H, [&](int64_t j) SG_INLINE {
+      const int64_t of_row = (r + 1) * H - j;  // how many lanes belong to row r
+      const int64_t at = j + r * (row - H);
+      const bool two = of_row < kWidth<T> && r + 1 < R;
+      const auto fetch = [&](const T* from, int gate) SG_INLINE {
+        const T* const found = from + at + gate * H;
+        return two ? load_both(found, found + (row - H), of_row) : load(found);
+      };
+      const V old = state ? load_row(state, j, R * H) : V{};
+      V of_x[Cell::kGates], of_h[Cell::kGates], found[Cell::kGates], kept, h;
+      for (int gate = 0; gate < Cell::kGates; ++gate) {
+        of_x[gate] = fetch(from_x, gate);
+        of_h[gate] = kFromX ? V{} : fetch(from_h, gate);
+      }
+      Cell::step(of_x, of_h, old, found, kept, h);
+      for (int gate = 0; gate < Cell::kGates; ++gate) store_row(gates + gate * R * H, found[gate], j, R * H);
+      store_row(memory, kept, j, R * H);
+      store_row(output, h, j, R * H);
+      if (of_row <= kWidth<T>) ++r;
+    });
+  }
+};
 
 // Squares that leave float32 are added up once more, on a scale that fits; a sum of exactly 0 may be one, too.
 template <class T, class Row> double square_of(T sums, int64_t n, Row row) {
@@ -149,6 +207,7 @@ template <class T, class Cell> struct Sweep {
     fill(arrived + (p.steps - 1) * R * P, grad_last);
     if (Cell::kHasMemory) fill(c_arrived, grad_last_c);
     const bool adds = !Cell::kHasMemory || p.lengths;  // whether anything but the product goes back to h
+    const int64_t N = Cell::kGates * H, few = few_columns<T>(H), whole = H - few;
     for (int64_t step = p.steps - 1; step >= 0; --step) {
       T* sent = step > 0 ? arrived + (step - 1) * R * P : first;
       for (int64_t r = 0; r < R; ++r) {
@@ -156,8 +215,11 @@ template <class T, class Cell> struct Sweep {
         if (hold) pass_on(step, r, sent + r * P);
         else go_back(step, r, sent + r * P);
       }
-      if (step > 0 || p.grad_h0)
-        multiply<T>(R, H, Cell::kGates * H, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
+      if (step > 0) expect(step - 1);
+      if (step > 0 || p.grad_h0) {
+        multiply<T>(R, whole, N, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
+        multiply_few<T>(R, few, N, errors, row, backward_hh + N * whole, sent + whole, P, adds);
+      }
       T* swap = c_arrived;
       c_arrived = c_sent;
       c_sent = swap;
@@ -175,6 +237,19 @@ template <class T, class Cell> struct Sweep {
   void hand_out(const T* from, T* to) const {
     for (int64_t r = 0; r < R; ++r)
       for (int64_t j = 0; j < H; j += kWidth<T>) store_row(to + (slice.first + r) * H, load(from + r * P + j), j, H);
+  }
+
+  // Has the cache fetch, while the product runs, what the forward pass left of a step: nothing that looks ahead by itself expects
+  // the step before.
+  void expect(int64_t step) const {
+    const auto fetch = [](const T* from, int64_t count) {
+      for (int64_t i = 0; i < count; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(from + i);
+    };
+    const int64_t time = time_of(p, step);
+    fetch(rows.kept_at(p.activation, time, Cell::kGates * H), R * Cell::kGates * H);
+    if (Cell::kHasMemory) fetch(rows.at(p.output, time, H), R * H);
+    if (const T* before = Cell::kHasMemory ? rows.c_before(step) : rows.h_before(step)) fetch(before, R * H);
+    if (!Cell::kHasMemory) fetch(rows.kept_at(p.memory, time, H), R * H);
   }
 
   // A step that holds its state: its error goes on as it is.
@@ -238,8 +313,8 @@ template <class T, class Cell> struct Sweep {
 template <class T> void forward(const Problem& plain, const Shared& s, int64_t index, void* scratch) {
   const GatedProblem& p = gated(plain);
   const Slice slice(p, index);
-  if (p.gates == Lstm<T>::kGates) forward_steps<T, Lstm<T>>(p, s, slice, static_cast<T*>(scratch));
-  else forward_steps<T, Gru<T>>(p, s, slice, static_cast<T*>(scratch));
+  if (p.gates == Lstm<T>::kGates) Forward<T, Lstm<T>>(p, s, slice, static_cast<T*>(scratch)).run();
+  else Forward<T, Gru<T>>(p, s, slice, static_cast<T*>(scratch)).run();
 }
 
 template <class T> void backward(const Problem& plain, const Shared& s, int64_t index, void* scratch) {

@@ -26,17 +26,31 @@ template <class T> struct Rows {
   const T* at(const void* tensor, int64_t time, int64_t width) const {
     return static_cast<const T*>(tensor) + (time * p.batch + slice.first) * width;
   }
+  // `activation` and `memory`
+  int64_t first_kept(int64_t time) const {
+    return p.by_slice ? slice.first * p.steps + time * slice.rows : time * p.batch + slice.first;
+  }
+  const T* kept_at(const void* tensor, int64_t time, int64_t width) const {
+    return static_cast<const T*>(tensor) + first_kept(time) * width;
+  }
+  // From a row's gate to its next one, and to the same one of the next row.
+  int64_t gate_step() const { return p.by_slice ? slice.rows * p.hidden : p.hidden; }
+  int64_t row_step() const { return p.by_slice ? p.hidden : p.gates * p.hidden; }
   // h or c before a step; null: zeros
-  const T* before(const void* tensor, const void* first, int64_t step) const {
-    if (step > 0) return at(tensor, time_of(p, step - 1), p.hidden);
-    return first ? at(first, 0, p.hidden) : nullptr;
+  const T* h_before(int64_t step) const {
+    if (step > 0) return at(p.output, time_of(p, step - 1), p.hidden);
+    return p.h0 ? at(p.h0, 0, p.hidden) : nullptr;
+  }
+  const T* c_before(int64_t step) const {
+    if (step > 0) return kept_at(p.memory, time_of(p, step - 1), p.hidden);
+    return p.c0 ? at(p.c0, 0, p.hidden) : nullptr;
   }
   SG_INLINE inline Kept<T> kept(int64_t step, int64_t r) const {
     const int64_t H = p.hidden, time = time_of(p, step);
-    const T* h = before(p.output, p.h0, step);
-    const T* c = p.gates == 4 ? before(p.memory, p.c0, step) : nullptr;
-    return {at(p.activation, time, p.gates * H) + r * p.gates * H, at(p.memory, time, H) + r * H,
-            at(p.output, time, H) + r * H, h ? h + r * H : nullptr, c ? c + r * H : nullptr, H};
+    const T* h = h_before(step);
+    const T* c = p.gates == 4 ? c_before(step) : nullptr;
+    return {kept_at(p.activation, time, p.gates * H) + r * row_step(), kept_at(p.memory, time, H) + r * H,
+            at(p.output, time, H) + r * H, h ? h + r * H : nullptr, c ? c + r * H : nullptr, H, gate_step()};
   }
 };
 

@@ -38,9 +38,9 @@ template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk
   int64_t state_row, row, input_row, entries;
   T* states;  // [2 rows of a chunk, state_row]: h, and behind its rows w
   T* gamma;   // [rows of a chunk, row]: gamma, then in its place the errors that W_ih sees
-  T* sums;    // [rows of a step, row]: errors + P
-  T* errors;  // [rows of a step, row]: what W_hh sees, where that is not what W_ih sees
-  T* panels;  // [2 rows of a chunk, G H], packed
+  T* sums;    // [rows of a step, or of a narrow layer's chunk, row]: errors + P
+  T* errors;  // the same: what W_hh sees, where that is not what W_ih sees
+  T* panels;  // wide layers' alone: [2 rows of a chunk, G H], packed
   T* grad_x;  // [rows of a chunk, input_row]
   T* blocks;  // what add_outer wants for wide layers, else null
   T* inputs;  // [rows of a chunk, I]
@@ -55,9 +55,10 @@ template <class T> struct ChunkRoom {  // a slice's scratch memory for one chunk
     };
     states = take(2 * rows * state_row);
     gamma = take(rows * row);
-    sums = take(most_rows(p) * row);
-    errors = take(most_rows(p) * row);
-    panels = take(2 * rows * padded<T>(N));
+    const bool wide = p.hidden > kWide;
+    sums = take((wide ? most_rows(p) : rows) * row);
+    errors = take((wide ? most_rows(p) : rows) * row);
+    panels = take(wide ? 2 * rows * padded<T>(N) : p.inputs > SG_ROWS ? rows * padded<T>(N) : 0);
     grad_x = take(p.grad_x ? rows * input_row : 0);
     blocks = take(padded<T>(for_hh > for_ih ? for_hh : for_ih) + kWidth<T>);
     inputs = take(rows * p.inputs);
@@ -113,16 +114,20 @@ void chunk_of_weights(const GatedProblem& p, const Shared& s, const Slice& slice
     }
   if (omega) multiply<T>(count, N, H, w, room.state_row, 1, static_cast<const T*>(s.forward_hh), room.gamma, room.row, {});
 
+  // The products of a narrow layer read each row of errors so few times that it is not worth packing.
+  const bool packs = H > kWide;
   const int64_t depth = omega ? 2 * count : count;
   for (int64_t step = begin; step < end; ++step) {
     const int64_t at = (step - begin) * R;
     T* const input_errors = room.gamma + at * room.row;
+    T* const step_sums = room.sums + (packs ? 0 : at * room.row);
+    T* const step_errors = room.errors + (packs ? 0 : at * room.row);
     for (int64_t r = 0; r < R; ++r) {
       const Kept<T> kept = rows.kept(step, r);
       T* h = room.states + (at + r) * room.state_row;
       for (int64_t j = 0; j < H; j += kWidth<T>) store(h + j, kept.h(j));
-      T *gamma = input_errors + r * room.row, *errors = room.errors + r * room.row;
-      T* sums = omega ? room.sums + r * room.row : nullptr;
+      T *gamma = input_errors + r * room.row, *errors = step_errors + r * room.row;
+      T* sums = omega ? step_sums + r * room.row : nullptr;
       if (held(p, time_of(p, step), slice.first + r)) {
         __builtin_memset(gamma, 0, N * sizeof(T));
         if (sums) __builtin_memset(sums, 0, N * sizeof(T));
@@ -136,12 +141,12 @@ void chunk_of_weights(const GatedProblem& p, const Shared& s, const Slice& slice
       if (factor != 0) row_of_errors<T, Cell, true>(kept, error, d_row, w_row, factor, gamma, sums, errors);
       else row_of_errors<T, Cell, false>(kept, error, d_row, nullptr, 0.0, gamma, sums, errors);
     }
-    const T* const errors = Cell::kHasMemory ? input_errors : room.errors;
+    const T* const errors = Cell::kHasMemory ? input_errors : step_errors;
     const auto row_of = [&](const T* first) {
       return [=, &room](int64_t r) { return [row = first + r * room.row](int64_t j) { return load(row + j); }; };
     };
-    if (p.grad_weight_hh) {
-      pack_step<T>(at, R, depth, N, room.panels, row_of(omega ? room.sums : errors));
+    if (p.grad_weight_hh && packs) {
+      pack_step<T>(at, R, depth, N, room.panels, row_of(omega ? step_sums : errors));
       if (omega) pack_step<T>(count + at, R, depth, N, room.panels, row_of(errors));
     }
     const auto add_rows = [&](T* total, const T* first) {
@@ -154,9 +159,13 @@ void chunk_of_weights(const GatedProblem& p, const Shared& s, const Slice& slice
     if (p.grad_bias) add_rows(partial.bias_ih, input_errors);
     if (p.grad_bias_hh) add_rows(partial.bias_hh, errors);
   }
-  if (p.grad_weight_hh)
-    add_outer<T>(H, N, depth, room.states, room.state_row, room.panels, partial.hh, partial.row,
-                 H > kWide ? room.blocks : nullptr);
+  if (p.grad_weight_hh && packs) {
+    add_outer<T>(H, N, depth, room.states, room.state_row, room.panels, partial.hh, partial.row, room.blocks);
+  } else if (p.grad_weight_hh) {
+    const T* const errors = Cell::kHasMemory ? room.gamma : room.errors;
+    add_narrow_outer<T>(H, N, count, room.states, room.state_row, omega ? room.sums : errors, room.row, partial.hh, partial.row);
+    if (omega) add_narrow_outer<T>(H, N, count, w, room.state_row, errors, room.row, partial.hh, partial.row);
+  }
 
   if (p.grad_weight_ih && p.tokens) {
     for (int64_t row = 0; row < count; ++row) {

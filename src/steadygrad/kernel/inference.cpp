@@ -118,7 +118,10 @@ template <class T, class Cell> struct Gated {
     T* c = Cell::kHasMemory ? static_cast<T*>(s.c) + row * s.hidden : nullptr;
     if (Cell::kHasMemory) before = load_row<T>(c, j, s.hidden);
     else if (s.h) before = load_row(static_cast<const T*>(s.h) + row * s.hidden, j, s.hidden);
-    Cell::step(sums.x + at, sums.h + at, kUnitBlock, before, gates, memory, h);
+    Vector<T> ax[Cell::kGates], ah[Cell::kGates];
+    for (int gate = 0; gate < Cell::kGates; ++gate)
+      ax[gate] = load(sums.x + at + gate * kUnitBlock), ah[gate] = load(sums.h + at + gate * kUnitBlock);
+    Cell::step(ax, ah, before, gates, memory, h);
     if (Cell::kHasMemory) store_row(c, memory, j, s.hidden);
     return h;
   }

@@ -217,12 +217,61 @@ void add_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const
   }
 }
 
-// The same for an A of few columns, M <= SG_ROWS, and a B that is not packed: rows of row_b entries, whole vectors of them.
+// The same for an A of few columns and a B that is not packed: rows of row_b entries, whole vectors of them.
 template <class T>
 void add_narrow_outer(int64_t M, int64_t N, int64_t K, const T* a, int64_t row_a, const T* b, int64_t row_b, T* c, int64_t row_c) {
-  for (int64_t first = 0; first < N; first += kPanel<T>) {
-    const Term<T, One> term = {K, a, One(), row_a, b + first, row_b};
-    panel_rows<T, false>(N - first, M, &term, 1, c + first, row_c, {c + first, row_c});
+  const int64_t blocks = (M + SG_ROWS - 1) / SG_ROWS;
+  for (int64_t first = 0; first < N; first += kPanel<T>)
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t m = M * i / blocks, count = M * (i + 1) / blocks - m;
+      const Term<T, One> term = {K, a + m, One(), row_a, b + first, row_b};
+      T* const c_m = c + m * row_c + first;
+      panel_rows<T, false>(N - first, count, &term, 1, c_m, row_c, {c_m, row_c, true});
+    }
+}
+
+// Columns of a product that stand beyond its last whole vector, where they are so few that a vector of their own would be all but
+// empty: by dot products, along the vectors of A's rows. B is then kept transposed, [columns, padded K], zeros past K.
+template <class T> constexpr int64_t few_columns(int64_t n) {
+  return n > kWidth<T> && n % kWidth<T> <= kWidth<T> / 4 ? n % kWidth<T> : 0;
+}
+
+template <class T, int M, int N>
+void dots(int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c, bool adds) {
+  Vector<T> sums[M][N] = {};
+  const int64_t row_b = padded<T>(K);
+  const auto add = [&](int64_t k) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) {
+      const Vector<T> a_m = load_row(a + m * step_m, k, K);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) sums[m][n] += a_m * load(b + n * row_b + k);
+    }
+  };
+  int64_t k = 0;
+  for (; K - k >= kWidth<T>; k += kWidth<T>) add(k);
+  if (k < K) add(k);
+  for (int m = 0; m < M; ++m) {
+    Vector<T> found = adds ? load(c + m * row_c) : Vector<T>{};
+    for (int n = 0; n < N; ++n) found[n] += sum<T>(sums[m][n]);
+    store(c + m * row_c, found);
+  }
+}
+
+// C [M, a vector] = A [M, K] B, or its own and that; lanes past the N columns are zeros, or stay as they are.
+template <class T, int N>
+void multiply_few(int64_t M, int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c, bool adds) {
+  int64_t m = 0;
+  for (; m + 4 <= M; m += 4) dots<T, 4, N>(K, a + m * step_m, step_m, b, c + m * row_c, row_c, adds);
+  for (; m < M; ++m) dots<T, 1, N>(K, a + m * step_m, step_m, b, c + m * row_c, row_c, adds);
+}
+template <class T>
+void multiply_few(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c, bool adds) {
+  switch (N) {
+    case 1: return multiply_few<T, 1>(M, K, a, step_m, b, c, row_c, adds);
+    case 2: return multiply_few<T, 2>(M, K, a, step_m, b, c, row_c, adds);
+    case 3: return multiply_few<T, 3>(M, K, a, step_m, b, c, row_c, adds);
+    case 4: return multiply_few<T, 4>(M, K, a, step_m, b, c, row_c, adds);
   }
 }
 

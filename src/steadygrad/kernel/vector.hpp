@@ -90,6 +90,18 @@ template <class T> inline void store_row(T* row, Vector<T> v, int64_t j, int64_t
   else store_part(row + j, v, n - j);
 }
 
+// The first n lanes from `p`, the others from `q`: lanes of one vector that lie in two rows. All of both can be read.
+template <class T> inline Vector<T> load_both(const T* p, const T* q, int64_t n) {
+#if SG_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_mask_loadu_ps(_mm512_loadu_ps(q), __mmask16((1u << n) - 1), p);
+  else return (Vector<T>)_mm512_mask_loadu_pd(_mm512_loadu_pd(q), __mmask8((1u << n) - 1), p);
+#else
+  Whole<T> lane = {};
+  for (int64_t i = 0; i < kWidth<T>; ++i) lane[i] = i;
+  return lane < Whole<T>{} + decltype(lane[0] + 0)(n) ? load(p) : load(q);
+#endif
+}
+
 // The sum of all lanes, halves added to halves: lane by lane each addition would wait for the one before.
 template <class T> inline T sum(Vector<T> v) {
 #if SG_VECTOR_BYTES == 64 && defined(__AVX512F__)

@@ -33,7 +33,7 @@ HOW_TO_GET_IT = (
 # steadygrad::Problem (kernel/problem.hpp) and steadygrad::GatedProblem (kernel/gated.hpp), field by field, to be filled in one
 # go: a ctypes structure takes several times as long, as long as a small layer's step. 0 is C's null.
 _FIELDS = "=4q2idq8q3qq2d9q"
-PROBLEM, GATED_PROBLEM = struct.Struct(_FIELDS), struct.Struct(_FIELDS + "7q")
+PROBLEM, GATED_PROBLEM = struct.Struct(_FIELDS), struct.Struct(_FIELDS + "8q")
 
 
 @functools.cache

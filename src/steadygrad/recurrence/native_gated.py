@@ -30,7 +30,7 @@ def forward(given: Given, options: Options) -> tuple[Saved, tuple[Tensor, ...]]:
         memory.address("bias_hh", bias_hh, (rows,), dtype),
         *(made(output), made(activation), made(last[0]), *NO_GRADIENTS, GATES[options.mode]),
         memory.address("c0", c0, (batch, hidden), dtype),
-        *(made(inner), made(last[1]) if len(last) > 1 else 0, 0, 0, 0),
+        *(made(inner), made(last[1]) if len(last) > 1 else 0, True, 0, 0, 0),
     )
     call("steadygrad_gated_forward", problem, inputs, weight_ih, weight_hh)
     return Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, inner), last
@@ -45,7 +45,7 @@ def backward(
     recorder: Recorder | None,
 ) -> Gradients:
     """Gradients of what is wanted; Ω's immediate derivative is part of weight_hh's."""
-    inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, inner = saved
+    inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, inner, by_slice = saved
     (steps, batch, *_), (rows, hidden), dtype = inputs.shape, weight_hh.shape, weight_hh.dtype
     is_lstm, memory, sequence = options.mode == "LSTM", Memory(), (steps, batch, hidden)
     alpha = options.alpha if wanted.weight_hh else 0.0
@@ -73,7 +73,7 @@ def backward(
         *[made(grad) for grad in grads[:5]],
         *(errors, errors + 8 * batch * steps if errors else 0, GATES[options.mode]),
         memory.address("c0", c0, (batch, hidden), dtype),
-        *(memory.address("memory", inner, sequence, dtype), 0),
+        *(memory.address("memory", inner, sequence, dtype), 0, by_slice),
         memory.address("grad_last_c", grad_last[1], (1, batch, hidden), dtype) if is_lstm else 0,
         *(made(grads.c0), made(grads.bias_hh)),
     )

@@ -65,6 +65,7 @@ class Saved(NamedTuple):
     )  # leaky units: σ(a_k), [T, B, H]; gated cells: the gates after their nonlinearity, [T, B, G H]
     c0: Tensor | None = None  # [B, H]
     memory: Tensor | None = None  # [T, B, H]; LSTM: c_k; GRU: W_hn h_{k−1} + b_hn, what the reset gate multiplies
+    by_slice: bool = True  # native_gated alone: activation and memory lie as its forward pass leaves them
 
 
 class Wanted(NamedTuple):
