@@ -35,6 +35,8 @@ def passed(monkeypatch: pytest.MonkeyPatch, short: bool, options: dict[str, Any]
         inputs = torch.randn(7, 5, 3, dtype=options.get("dtype")).requires_grad_(how.get("wants_input", False))
         if options.get("batch_first"):
             inputs = inputs.detach().transpose(0, 1).contiguous().requires_grad_(how.get("wants_input", False))
+        if how.get("tokens"):
+            inputs = torch.randint(0, 3, inputs.shape[:2])
         state = torch.randn(1, 5, 21, dtype=options.get("dtype"), requires_grad=True) if how.get("state") else None
         output, last = layer(inputs, state)
         loss = output.square().sum() if how.get("loss") != "last" else last.sum()  # a sum's gradient has no memory
@@ -60,6 +62,8 @@ def passed(monkeypatch: pytest.MonkeyPatch, short: bool, options: dict[str, Any]
         ({"batch_first": True, "alpha": 1.0}, {"wants_input": True, "state": True}),
         ({"alpha": 1.0, "backend": "native"}, {"frozen": ("weight_ih_l0", "bias_hh_l0")}),
         ({"alpha": 1.0}, {"twice": True}),
+        ({"alpha": 1.0}, {"tokens": True, "state": True}),
+        ({"batch_first": True, "leak": 0.2}, {"tokens": True, "loss": "last"}),
     ],
 )
 def test_the_short_way_gives_the_same_bits(
@@ -98,6 +102,12 @@ def test_a_value_that_is_not_finite_is_found(what: str) -> None:
     fault = layer.flow[0].fault
     assert fault is not None
     assert fault.what == what
+
+
+@pytest.mark.parametrize("token", [-1, 3])
+def test_a_token_out_of_range_is_refused(token: int) -> None:
+    with pytest.raises(IndexError, match="token outside 0 … 2"):
+        sg.RNN(3, 5)(torch.full((4, 2), token))
 
 
 def test_a_wrapper_left_behind_by_torch_func_is_taken_for_the_tensor_inside() -> None:

@@ -49,12 +49,15 @@ def forward(layer: Any, input: Any, hx: Any) -> Any:
 
 
 def _train(layer: Any, input: Any, hx: Any) -> Any:
-    """What a plain layer of one direction returns for dense sequences of real numbers, with gradients; None for all else."""
-    if type(input) is not Tensor or input.is_nested or input.dim() != 3 or layer.num_layers != 1 or layer.bidirectional:
+    """What a plain layer of one direction returns for dense sequences, with gradients; None for all else."""
+    if type(input) is not Tensor or input.is_nested or layer.num_layers != 1 or layer.bidirectional:
+        return None
+    axes, tokens = input.dim(), input.dtype is torch.int64
+    if axes != (2 if tokens else 3):
         return None
     sequence = input.transpose(0, 1) if layer.batch_first else input
-    steps, batch, width = sequence.shape
-    if steps == 0 or batch == 0 or width != layer.input_size:
+    steps, batch, *widths = sequence.shape
+    if steps == 0 or batch == 0 or (not tokens and widths[0] != layer.input_size):
         return None
     kept, (ih, hh, *biases), hidden = layer._parameters, layer._all_weights[0], layer.hidden_size
     if ih not in kept or hh not in kept or not direct.is_for(steps, hidden, layer.backend):

@@ -1,8 +1,8 @@
 """The commonest training pass with as little as possible around the kernel's two calls.
 
-One plain layer in one direction, dense sequences of real numbers, everything plain memory on the CPU: at T 100, batch 20 and 50
-units the general way (run.py, native.py) takes a third of a step's time in Python. What is computed is the same, by the same
-functions of the kernel. Whatever is not plain is left to the general way: `run` answers None and has done nothing, and the
+One plain layer in one direction, dense sequences of numbers or tokens, everything plain memory on the CPU: at T 100, batch 20
+and 50 units the general way (run.py, native.py) takes a third of a step's time in Python. What is computed is the same, by the
+same functions of the kernel. Whatever is not plain is left to the general way: `run` answers None and has done nothing, and the
 backward pass asks run.py. Every address is checked at the call that reads it (see strange.py).
 """
 
@@ -43,7 +43,7 @@ def run(
     """Output [T, B, H] and the last state [1, B, H]; None where this is not for this file.
 
     Args:
-        inputs: [T, B, I].
+        inputs: [T, B, I], or int64 tokens [T, B].
         h0: [B, H]; None is zeros.
         weights: weight_ih, weight_hh, and both biases or None twice.
         options: not `reverse`.
@@ -54,22 +54,21 @@ def run(
     kernel, size = native.library(), _KINDS.get(dtype)
     if kernel is None or size is None:
         return None
-    steps, batch, width = inputs.shape
-    hidden, biased = weight_hh.shape[0], bias_ih is not None
-    x = plain_address(inputs, (steps, batch, width), steps * batch * width, dtype, size)
+    (steps, batch, *_), (hidden, width), biased = inputs.shape, weight_ih.shape, bias_ih is not None
+    x, tokens = _addresses(inputs, steps, batch, width, dtype, size)
     ih = plain_address(weight_ih, (hidden, width), hidden * width, dtype, size)
     hh = plain_address(weight_hh, (hidden, hidden), hidden * hidden, dtype, size)
     b_ih = plain_address(bias_ih, (hidden,), hidden, dtype, size) if biased else 0
     b_hh = plain_address(bias_hh, (hidden,), hidden, dtype, size) if biased else 0
     first = 0 if h0 is None else plain_address(h0, (batch, hidden), batch * hidden, dtype, size)
-    if x is None or ih is None or hh is None or b_ih is None or b_hh is None or first is None:
+    if x is None or tokens is None or ih is None or hh is None or b_ih is None or b_hh is None or first is None:
         return None
     leak = options.leak
     output, last = torch.empty((steps, batch, hidden), dtype=dtype), torch.empty((1, batch, hidden), dtype=dtype)
     activation = torch.empty_like(output) if leak > 0 else None
     problem = native.PROBLEM.pack(
         *(steps, batch, hidden, width, native.NONLINEARITIES[options.nonlinearity], 0, leak, torch.get_num_threads()),
-        *(0, x, 0, first, ih, hh, b_ih, b_hh, output.data_ptr()),
+        *(0, x, tokens, first, ih, hh, b_ih, b_hh, output.data_ptr()),
         *(0 if activation is None else activation.data_ptr(), last.data_ptr(), *_NO_GRADIENTS),
     )
     outcome = kernel.steadygrad_forward(problem, size == 8)
@@ -77,6 +76,15 @@ def run(
         native.refuse(outcome, width, hidden, steps, batch)
     made = (output, last, activation, options, recorder)
     return _apply(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, made)
+
+
+def _addresses(
+    inputs: Tensor, steps: int, batch: int, width: int, dtype: torch.dtype, size: int
+) -> tuple[int | None, int | None]:
+    """Of numbers and of tokens; 0 for those that the inputs are not, None where they are not plain."""
+    if inputs.dtype is torch.int64:
+        return 0, plain_address(inputs, (steps, batch), steps * batch, torch.int64, 8)
+    return plain_address(inputs, (steps, batch, width), steps * batch * width, dtype, size), 0
 
 
 class _DirectPass(torch.autograd.Function):
@@ -127,10 +135,9 @@ def _backward(
     inputs, h0, weight_ih, weight_hh, _, _ = tensors
     grad_output, grad_last = grads
     dtype, kernel = weight_hh.dtype, native.library()
-    steps, batch, width = inputs.shape
-    hidden, pairs = weight_hh.shape[0], steps * batch
-    size, sequence = _KINDS[dtype], (steps, batch, hidden)
-    x = plain_address(inputs, (steps, batch, width), pairs * width, dtype, size)
+    (steps, batch, *_), (hidden, width) = inputs.shape, weight_ih.shape
+    pairs, size, sequence = steps * batch, _KINDS[dtype], (steps, batch, hidden)
+    x, tokens = _addresses(inputs, steps, batch, width, dtype, size)
     ih = plain_address(weight_ih, (hidden, width), hidden * width, dtype, size)
     hh = plain_address(weight_hh, (hidden, hidden), hidden * hidden, dtype, size)
     first = 0 if h0 is None else plain_address(h0, (batch, hidden), batch * hidden, dtype, size)
@@ -138,7 +145,7 @@ def _backward(
     active = 0 if activation is None else plain_address(activation, sequence, pairs * hidden, dtype, size)
     of_output = 0 if grad_output is None else plain_address(grad_output, sequence, pairs * hidden, dtype, size)
     of_last = 0 if grad_last is None else plain_address(grad_last, (1, batch, hidden), batch * hidden, dtype, size)
-    if x is None or ih is None or hh is None or first is None or states is None or active is None:
+    if x is None or tokens is None or ih is None or hh is None or first is None or states is None or active is None:
         return None
     if of_output is None or of_last is None or kernel is None:
         return None
@@ -157,7 +164,7 @@ def _backward(
     errors = 0 if measured is None else measured.data_ptr()
     problem = native.PROBLEM.pack(
         *(steps, batch, hidden, width, native.NONLINEARITIES[options.nonlinearity], 0, options.leak),
-        *(torch.get_num_threads(), 0, x, 0, first, ih, hh, 0, 0, states, active, 0),
+        *(torch.get_num_threads(), 0, x, tokens, first, ih, hh, 0, 0, states, active, 0),
         *(native.CONVENTIONS[options.convention], alpha),
         math.inf if options.clip_error is None else options.clip_error,
         *(of_output, of_last),
