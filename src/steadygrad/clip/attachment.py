@@ -4,6 +4,9 @@
 decaying weights, moving momentum or counting.
 """
 
+# pyright: reportUnknownMemberType=false, reportPrivateUsage=false
+# (hooks of an optimizer's step have no public names)
+
 from __future__ import annotations
 
 import functools
@@ -13,6 +16,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.optim import Optimizer
 
 # accelerate's wrappers around engines that make the update inside backward(); their own step() does nothing
@@ -44,6 +48,33 @@ def clipper_of(optimizer: Optimizer) -> Any:
     return found if found is not None and found.optimizer is optimizer else None
 
 
+_HOOKS_OF_ALL: Any = [
+    getattr(sys.modules[Optimizer.__module__], f"_global_optimizer_{when}_hooks", None) for when in ("pre", "post")
+]
+_is_profiling: Any = getattr(torch.autograd, "_profiler_enabled", None)
+
+
+def without_listeners(optimizer: Optimizer, step: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The step inside the wrapper that torch puts around it for hooks and the profiler, a fifth of a small model's step.
+
+    None where that is not the outermost one, or where it can't be known who listens.
+    """
+    kind: Any = type(optimizer).step
+    if getattr(step, "__func__", None) is not kind or not getattr(kind, "hooked", False) or _is_profiling is None:
+        return None
+    inside: Any = getattr(kind, "__wrapped__", None)
+    if inside is None or None in _HOOKS_OF_ALL or "_optimizer_step_code" in vars(type(optimizer)):
+        return None
+    return types.MethodType(inside, optimizer)
+
+
+def nobody_listens(optimizer: Any) -> bool:
+    """Whether no hook is registered on the step, and no profiler is on."""
+    if any(_HOOKS_OF_ALL) or optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        return False
+    return not _is_profiling()
+
+
 class Attachment:
     """An optimizer's step, wrapped on the instance: `around(inner, args, kwargs)` is called in its place."""
 
@@ -51,6 +82,7 @@ class Attachment:
         self._held = vars(optimizer)
         self._before: Any = self._held.get("step")
         inner: Callable[..., Any] = optimizer.step
+        bare = without_listeners(optimizer, inner)
 
         # wraps() also hands on the marks that schedulers leave on a step they have wrapped
         @functools.wraps(inner)
@@ -58,7 +90,7 @@ class Attachment:
             if called is not optimizer:  # a copy of its __dict__ has this step, but no clipper
                 plain: Callable[..., Any] = type(called).step
                 return plain(called, *args, **kwargs)
-            return around(inner, args, kwargs)
+            return around(bare if bare is not None and nobody_listens(optimizer) else inner, args, kwargs)
 
         marks = vars(step)
         marks["_norm_clipper"] = clipper

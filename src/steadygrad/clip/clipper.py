@@ -134,6 +134,11 @@ class NormClipper:
             self._judge.units.thresholds(), self._judge.units.names(self.optimizer, self._judge.names)
         )
 
+    @property
+    def norm_before(self) -> float:
+        """`stats.norm_before` alone, without a snapshot of everything: for loops that read it at every update."""
+        return self._judge.ledger.last[0]
+
     def detach(self) -> None:
         """Give the optimizer its own step back. Once is enough; again does nothing."""
         if self._attachment is not None:

@@ -189,7 +189,7 @@ class Descent(Method):
                 self.optimizer.step()
             except FloatingPointError as error:
                 raise Diverged(f"{error}, {self.after}") from error
-            return self.clipper.stats.norm_before
+            return self.clipper.norm_before
         norm = clip.grad_norm(self._parameters).item()
         if not (math.isfinite(norm) and math.isfinite(loss)):
             names = ", ".join(clip.nonfinite_parameters(self.named)) or "none"

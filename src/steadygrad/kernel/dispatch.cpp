@@ -23,7 +23,8 @@ extern const InferenceKernel inference_float_avx2, inference_double_avx2, infere
 
 namespace {
 
-enum Outcome : int { kDone = 0, kTokenOutOfRange = 1, kNoMemory = 2 };
+// kNotFinite: all is done, and a squared norm of the errors is infinite or NaN.
+enum Outcome : int { kDone = 0, kTokenOutOfRange = 1, kNoMemory = 2, kNotFinite = 3 };
 
 struct Choice {
   const Kernel *of_float, *of_double, *gated_of_float, *gated_of_double;
@@ -163,6 +164,19 @@ int forward(const Kernel& k, const Problem& p) {
   return kDone;
 }
 
+// Zero times a number is zero where it is finite and NaN where it is not. Several sums, since each addition waits for the last.
+bool all_finite(const double* values, int64_t count) {
+  constexpr int kSums = 8;
+  double sums[kSums] = {};
+  int64_t i = 0;
+  for (; i + kSums <= count; i += kSums)
+    for (int j = 0; j < kSums; ++j) sums[j] += 0.0 * values[i + j];
+  for (; i < count; ++i) sums[0] += 0.0 * values[i];
+  double total = 0;
+  for (double each : sums) total += each;
+  return total == 0;
+}
+
 // `plain` is the plain cell's kernel: Omega's factors are the same for every cell.
 int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
   int64_t bytes[6];
@@ -202,7 +216,8 @@ int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
         k.reduce_part(p, s, part);
       });
   }
-  return kDone;
+  const bool finite = !p.error_sq || (all_finite(p.error_sq, p.steps * p.batch) && all_finite(p.back_sq, p.steps * p.batch));
+  return finite ? kDone : kNotFinite;
 }
 
 // One layer and direction over all steps. `input` is [N, width] or null where tokens are read, `output` [N, D H]; `room` holds two

@@ -44,6 +44,11 @@ bool narrow_inputs(const Problem& p) { return p.tokens || p.inputs <= SG_ROWS; }
 // With one step from a state of zeros no gradient reaches W_hh, which is then neither laid out nor added up.
 bool has_past(const Problem& p) { return p.steps > 1 || p.h0; }
 
+// Very few inputs: dW_ih is added up in the columns behind dW_hh's, [H, padded H], which would be multiplied by zeros otherwise.
+template <class T> bool inputs_ride(const Problem& p) {
+  return !p.tokens && p.grad_weight_ih && p.grad_weight_hh && has_past(p) && padded<T>(p.hidden + p.inputs) == padded<T>(p.hidden);
+}
+
 template <class T> struct Partial {  // one slice's share of the weight gradients
   T *hh, *ih, *bias;
   static int64_t size(const Problem& p) {
@@ -295,6 +300,7 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
   __builtin_memset(first, 0, (partial.hh + Partial<T>::size(p) - first) * sizeof(T));
 
   const int64_t chunks = count_chunks(p, R);
+  const bool ride = inputs_ride<T>(p);
   T* room = H > kWide ? scratch + chunk_rows(p) * (widest<T>(p) + kWidth<T>) : nullptr;
   for (int64_t i = 0; i < chunks; ++i) {  // of equal size, not full ones and a stub
     const int64_t begin = p.steps * i / chunks, end = p.steps * (i + 1) / chunks, count = (end - begin) * R;
@@ -319,9 +325,19 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
           };
         });
       }
-      add_outer<T>(H, H, count, d, P, scratch, partial.hh, P, room);
+      if (ride) {
+        const int64_t panel = H / kPanel<T> * kPanel<T>, width = P - panel < kPanel<T> ? kWidth<T> : kPanel<T>;
+        T* to = scratch + panel * count + H - panel;  // behind the states, in the last panel
+        for (int64_t step = begin; step < end; ++step) {
+          const T* from = x + (time_of(p, step) * B + slice.first) * I;
+          for (int64_t r = 0; r < R; ++r, from += I, to += width)
+            for (int64_t i = 0; i < I; ++i) to[i] = from[i];
+        }
+      }
+      add_outer<T>(H, ride ? H + I : H, count, d, P, scratch, partial.hh, P, room);
     }
     if (p.grad_bias) add_rows<T>(count, P, d, partial.bias);
+    if (ride) continue;
     if (p.grad_weight_ih && p.tokens) {
       for (int64_t step = begin; step < end; ++step)
         for (int64_t r = 0; r < R; ++r) {
@@ -376,7 +392,8 @@ template <class T> void reduce(const Problem& p, const Shared& s) {
     for (int64_t i = 0; i < H; ++i) __builtin_memcpy(grad + i * H, sums.hh + i * padded<T>(H), H * sizeof(T));
   if (T* grad = static_cast<T*>(p.grad_weight_ih)) {
     for (int64_t i = 0; i < H; ++i) {
-      if (!narrow_inputs(p)) __builtin_memcpy(grad + i * I, sums.ih + i * padded<T>(I), I * sizeof(T));
+      if (inputs_ride<T>(p)) __builtin_memcpy(grad + i * I, sums.hh + i * padded<T>(H) + H, I * sizeof(T));
+      else if (!narrow_inputs(p)) __builtin_memcpy(grad + i * I, sums.ih + i * padded<T>(I), I * sizeof(T));
       else
         for (int64_t j = 0; j < I; ++j) grad[i * I + j] = sums.ih[j * padded<T>(H) + i];
     }

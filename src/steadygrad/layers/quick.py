@@ -1,6 +1,7 @@
-"""The layer's forward pass where no gradient is asked for: see recurrence/inference.py.
+"""The layer's forward pass where no gradient is asked for (recurrence/inference.py), and the commonest one where some are
+(recurrence/direct.py).
 
-It takes what is certain to be plain and answers None for all else, errors among it: the general forward pass (base.py) then
+Both take what is certain to be plain and answer None for all else, errors among it: the general forward pass (base.py) then
 does what it always did.
 """
 
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ..recurrence import inference
+from ..recurrence import direct, inference
 from ..recurrence.inference import Network, Sequences
-from ..recurrence.options import STATES
+from ..recurrence.options import STATES, Options
 
 
 def forward(layer: Any, input: Any, hx: Any) -> Any:
@@ -27,7 +28,7 @@ def forward(layer: Any, input: Any, hx: Any) -> Any:
     graph = torch.is_grad_enabled()
     first = kept.get("weight_hh_l0")
     if graph and first is not None and first.requires_grad:  # the commonest case, seen soonest
-        return None
+        return _train(layer, input, hx) if layer.cell == "RNN" else None
     try:
         weights = [kept[name] for names in layer._all_weights for name in names]
     except KeyError:  # parametrized
@@ -45,6 +46,42 @@ def forward(layer: Any, input: Any, hx: Any) -> Any:
     if type(input) is Tensor:
         return _forward_dense(layer, input, state, weights)
     return _forward_packed(layer, input, state, weights) if type(input) is PackedSequence else None
+
+
+def _train(layer: Any, input: Any, hx: Any) -> Any:
+    """What a plain layer of one direction returns for dense sequences, with gradients; None for all else."""
+    if type(input) is not Tensor or input.is_nested or layer.num_layers != 1 or layer.bidirectional:
+        return None
+    axes, tokens = input.dim(), input.dtype is torch.int64
+    if axes != (2 if tokens else 3):
+        return None
+    sequence = input.transpose(0, 1) if layer.batch_first else input
+    steps, batch, *widths = sequence.shape
+    if steps == 0 or batch == 0 or (not tokens and widths[0] != layer.input_size):
+        return None
+    kept, (ih, hh, *biases), hidden = layer._parameters, layer._all_weights[0], layer.hidden_size
+    if ih not in kept or hh not in kept or not direct.is_for(steps, hidden, layer.backend):
+        return None
+    if not inference.is_undisturbed():
+        return None
+    h0 = None
+    if hx is not None:
+        if type(hx) is not Tensor or hx.layout is not torch.strided or hx.shape != (1, batch, hidden):
+            return None
+        h0 = hx[0]
+    if biases:
+        weights = kept[ih], kept[hh], kept.get(biases[0]), kept.get(biases[1])
+        if weights[2] is None or weights[3] is None:
+            return None
+    else:
+        weights = kept[ih], kept[hh], None, None
+    if layer.batch_first and input.is_cpu and input.layout is torch.strided:
+        sequence = sequence.contiguous()  # out here, where autograd sees that the copy comes from the input
+    options = Options(layer.nonlinearity, layer.leak, False, layer._alpha, layer.omega, layer.clip_error)
+    found = direct.run(sequence, h0, weights, options, layer._recorders[0] if layer.record else None)
+    if found is None or not layer.batch_first:
+        return found
+    return found[0].transpose(0, 1), found[1]
 
 
 def _parts(layer: Any, hx: Any) -> list[Tensor] | None:

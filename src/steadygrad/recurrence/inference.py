@@ -22,6 +22,7 @@ from torch import Tensor
 
 from . import native
 from .options import GATES, Given, Options
+from .strange import plain_address
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _functorch: Any = getattr(_C, "_functorch", None)
@@ -29,7 +30,6 @@ _forward_ad: Any = torch.autograd.forward_ad
 _jit: Any = torch.jit
 _dispatch_modes: Any = getattr(_C, "_len_torch_dispatch_stack", None)
 _function_modes: Any = getattr(_C, "_len_torch_function_stack", None)
-_PARAMETER = torch.nn.Parameter
 
 MOST_ROWS = 64
 """Passes of gated, leaky or bidirectional layers over more (step, sequence) pairs are left to the kernel of training (run.py),
@@ -114,13 +114,13 @@ def run(
         return None
     tokens = values.dtype is torch.int64
     before = (pairs,) if reached is not None else (steps, batch)
-    at_x = _address(
+    at_x = plain_address(
         values, before if tokens else (*before, inputs), pairs * (1 if tokens else inputs), *_KINDS[tokens, size]
     )
     of_state = (cells, batch, hidden)
-    first = [_address(part, of_state, cells * batch * hidden, dtype, size) for part in state]
+    first = [plain_address(part, of_state, cells * batch * hidden, dtype, size) for part in state]
     found = [
-        _address(weight, *wanted, dtype, size)
+        plain_address(weight, *wanted, dtype, size)
         for weight, wanted in zip(weights, _shapes(network, per_cell), strict=True)
     ]
     if at_x is None or None in first or None in found:
@@ -183,15 +183,3 @@ def _shapes(network: Network, per_cell: int) -> list[tuple[tuple[int, ...], int]
         shapes = [(rows, width), (rows, network.hidden), (rows,), (rows,)][:per_cell]
         found += [(shape, math.prod(shape)) for shape in shapes]
     return found
-
-
-def _address(tensor: Any, shape: tuple[int, ...], numbers: int, dtype: torch.dtype, size: int) -> int | None:
-    """Where its numbers begin, row by row without gaps; None where they do not lie so (see strange.Memory)."""
-    kind = type(tensor)
-    if (kind is not _PARAMETER and kind is not Tensor) or tensor.dtype is not dtype or tensor.shape != shape:
-        return None
-    if not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg() or not tensor.is_contiguous():
-        return None
-    found: int = tensor.data_ptr()
-    enough = tensor.untyped_storage().nbytes() >= (tensor.storage_offset() + numbers) * size
-    return found if found and enough else None

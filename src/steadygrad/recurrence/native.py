@@ -22,7 +22,8 @@ from .strange import Memory
 _SUFFIXES = (".so", ".dylib", ".dll")
 NONLINEARITIES = {"tanh": 0, "relu": 1, "sigmoid": 2, "identity": 3}
 CONVENTIONS = {"paper": 0, "program": 1, "proceedings": 2}
-_TOKEN_OUT_OF_RANGE, _NO_MEMORY = 1, 2
+_TOKEN_OUT_OF_RANGE, _NO_MEMORY, NOT_FINITE = 1, 2, 3
+"""Outcomes of the kernel. NOT_FINITE is one of a backward pass that is done: a squared norm is infinite or NaN."""
 
 HOW_TO_GET_IT = (
     "backend='native' needs the C++ kernel, which was not built when steadygrad was installed: install a C++17 compiler "

@@ -22,7 +22,7 @@ import functools
 import importlib
 import math
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -248,7 +248,7 @@ class _Recurrence(torch.autograd.Function):
         saved, last = engine.forward(given, options)
         # The user may change the output in place. An alias shares its version counter and no graph: a changed output is
         # noticed, and computed again. Where hooks keep saved tensors elsewhere (checkpoints, off-loading), it goes with them.
-        keeps_itself = not _saved_tensors_are_kept_elsewhere()
+        keeps_itself = not saved_tensors_are_kept_elsewhere()
         ctx.output = saved.output.detach() if keeps_itself else None
         ctx.version = None if saved.output.is_inference() else saved.output._version
         ctx.save_for_backward(*given, saved.activation, saved.memory, None if keeps_itself else saved.output)
@@ -259,32 +259,69 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         *tensors, activation, memory, output = ctx.saved_tensors
-        given, options, recorder, needs = Given(*tensors), ctx.options, ctx.recorder, ctx.needs_input_grad
-        batched = _is_batched(grads)
-        if batched and options.alpha > 0:
-            raise RuntimeError(
-                "alpha must be 0 for batched gradients (is_grads_batched, vmap): Ω is about the errors of one loss"
-            )
-        if batched or torch.is_grad_enabled():
-            return (*_by_oracle(given, options, None if batched else recorder, grads, needs), None, None, None)
         if output is None:
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
-        wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
-        with _plainly(given.weight_hh):
-            if ctx.engine.__name__ not in _CHECK_ADDRESSES:
-                strange.check_storage(given)
-            # A second backward pass; or the output was changed in place, or its storage freed, by whoever got it.
-            if output is None or output._version != ctx.version or not strange.holds_its_numbers(output):
-                output = ctx.engine.forward(given, options)[0].output
-            inputs, h0, weight_ih, weight_hh, _, _, lengths, c0 = given
-            saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
-            found: Gradients = ctx.engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
-            if recorder is not None and found.measured is not None:
-                at_fault = _look(ctx.engine, found.measured, options, inputs, output)
-                recorder.record(found.measured, options, lengths, at_fault)
-        bias_hh = found.bias if found.bias_hh is None else found.bias_hh
-        biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)
-        return found.inputs, found.h0, found.weight_ih, found.weight_hh, *biases, None, found.c0, None, None, None
+        kept = Kept(output, ctx.version, activation, memory)
+        needs = ctx.needs_input_grad[: len(tensors)]
+        return (
+            *go_back(ctx.engine, Given(*tensors), kept, grads, ctx.options, ctx.recorder, needs),
+            *(None, None, None),
+        )
+
+
+class Kept(NamedTuple):
+    """What a pass keeps for its way back, beside what it was given."""
+
+    output: Tensor | None
+    """None in a second backward pass."""
+    version: int | None
+    """The output's when it was made."""
+    activation: Tensor | None
+    memory: Tensor | None = None
+
+
+def go_back(
+    engine: Any,
+    given: Given,
+    kept: Kept,
+    grads: tuple[Tensor | None, ...],
+    options: Options,
+    recorder: Recorder | None,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """The gradients of what was given, in that order; None where not needed.
+
+    Args:
+        engine: the module that computed the forward pass.
+        given, kept: what it computed from, and what it kept.
+        grads: of the output and of each part of the last state; None for zeros.
+        options, recorder: as in `run`.
+        needs: which of `given` need a gradient.
+    """
+    batched = _is_batched(grads)
+    if batched and options.alpha > 0:
+        raise RuntimeError(
+            "alpha must be 0 for batched gradients (is_grads_batched, vmap): Ω is about the errors of one loss"
+        )
+    if batched or torch.is_grad_enabled():
+        return tuple(_by_oracle(given, options, None if batched else recorder, grads, needs))
+    output, version, activation, memory = kept
+    wanted = Wanted(needs[0], needs[1], needs[2], needs[3], needs[4] or needs[5], needs[7])
+    with _plainly(given.weight_hh):
+        if engine.__name__ not in _CHECK_ADDRESSES:
+            strange.check_storage(given)
+        # A second backward pass; or the output was changed in place, or its storage freed, by whoever got it.
+        if output is None or output._version != version or not strange.holds_its_numbers(output):
+            output = cast(Tensor, engine.forward(given, options)[0].output)
+        inputs, h0, weight_ih, weight_hh, _, _, lengths, c0 = given
+        saved = Saved(inputs, h0, weight_ih, weight_hh, lengths, output, activation, c0, memory)
+        found: Gradients = engine.backward(saved, grads[0], grads[1:], options, wanted, recorder)
+        if recorder is not None and found.measured is not None:
+            at_fault = _look(engine, found.measured, options, inputs, output)
+            recorder.record(found.measured, options, lengths, at_fault)
+    bias_hh = found.bias if found.bias_hh is None else found.bias_hh
+    biases = (found.bias if needs[4] else None, bias_hh if needs[5] else None)
+    return found.inputs, found.h0, found.weight_ih, found.weight_hh, *biases, None, found.c0
 
 
 def _look(engine: ModuleType, measured: Tensor, options: Options, inputs: Tensor, output: Tensor) -> Any:
@@ -296,7 +333,8 @@ def _look(engine: ModuleType, measured: Tensor, options: Options, inputs: Tensor
     return _module("fault").find(measured, options, inputs, output)
 
 
-def _saved_tensors_are_kept_elsewhere() -> bool:
+def saved_tensors_are_kept_elsewhere() -> bool:
+    """Whether hooks pack what autograd saves: checkpoints, off-loading."""
     ask: Any = getattr(cast(Any, torch._C)._autograd, "_top_saved_tensors_default_hooks", None)
     return ask is None or ask(False) is not None
 

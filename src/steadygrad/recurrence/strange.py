@@ -66,6 +66,24 @@ def check_storage(given: Given) -> None:
             raise WrongInputError(f"{shown} must hold its numbers, and its storage was freed")
 
 
+_PARAMETER = torch.nn.Parameter
+
+
+def plain_address(tensor: Any, shape: tuple[int, ...], numbers: int, dtype: torch.dtype, size: int) -> int | None:
+    """Where the `numbers` of this shape begin, row by row without gaps, each of `size` bytes; None where they do not lie so."""
+    kind = type(tensor)  # pyright: ignore[reportUnknownVariableType]
+    if (kind is not _PARAMETER and kind is not Tensor) or tensor.dtype is not dtype or tensor.shape != shape:
+        return None
+    try:
+        if not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg() or not tensor.is_contiguous():
+            return None
+        found: int = tensor.data_ptr()
+        enough = tensor.untyped_storage().nbytes() >= (tensor.storage_offset() + numbers) * size
+    except RuntimeError:  # a wrapper of torch.func or vmap, without memory of its own
+        return None
+    return found if found and enough else None
+
+
 class Memory:
     """The tensors one call of the kernel reads and writes; keeps copies alive until it is over."""
 

@@ -235,8 +235,13 @@ def _cross_entropy(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:
     d = targets.reshape(-1)
     log_p = torch.log_softmax(y, 1)
     E = F.nll_loss(log_p, d).item()
-    minus = y.new_full((len(y), 1), -1.0)
-    return E, log_p.exp_().scatter_add_(1, d.unsqueeze(1), minus).div_(len(y))
+    return E, log_p.exp_().scatter_add_(1, d.unsqueeze(1), _minus_ones(len(y), y.dtype, y.device)).div_(len(y))
+
+
+@lru_cache(maxsize=64)
+def _minus_ones(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[rows, 1], to be read alone."""
+    return torch.full((rows, 1), -1.0, dtype=dtype, device=device)
 
 
 def _squared_error(y: Tensor, targets: Tensor) -> tuple[float, Tensor]:

@@ -17,7 +17,7 @@ The program rounds the lower end of a range and T/10, its width, down. The range
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import ClassVar, Literal
 
@@ -72,13 +72,18 @@ class TemporalOrder(Classification):
         return tuple(range(a * T // 10, a * T // 10 + T // 10) for a in self.tenths["program"])
 
     def _draw(self, batch: int, length: int, generator: torch.Generator) -> Batch:
-        ranges = self.position_ranges(length)
+        ranges = _position_ranges(self, length)
         n = len(ranges)
         u = torch.randint(*DISTRACTORS, (length, batch), generator=generator, device=generator.device)
         drawn = uniform_over((*ranges, range(self.output_size)), batch, generator)
         p, d = drawn[:n], drawn[n:]
         u.scatter_(0, p, _spelling(n, u.device).index_select(1, d[0]))
         return Batch(u, d, slice(length - 1, length))
+
+
+@lru_cache(maxsize=4096)
+def _position_ranges(task: TemporalOrder, length: int) -> tuple[range, ...]:
+    return task.position_ranges(length)
 
 
 @cache
