@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..storage import FolderError as FolderError
     from .config import Config as Config
     from .config import ConfigError as ConfigError
+    from .evaluation import Result as Result
     from .evaluation import Trained as Trained
     from .evaluation import evaluate as evaluate
     from .evaluation import load as load
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from .loop import run as run
     from .network import Network as Network
     from .presets import preset as preset
-    from .result import Result as Result
 
 __getattr__, __dir__ = names_of(
     __name__,
@@ -40,7 +40,7 @@ __getattr__, __dir__ = names_of(
         "run": ".loop",
         "Network": ".network",
         "preset": ".presets",
-        "Result": ".result",
+        "Result": ".evaluation",
         "FolderError": "..storage",
     },
 )

@@ -33,10 +33,9 @@ from torch import Tensor
 from ..reproducible import stream
 from ..snapshots import measured, snapshot
 from ..storage import finite
-from .evaluation import Score, figure, look, score
+from .evaluation import Result, Score, figure, look, score
 from .methods import Diverged
 from .network import Tally
-from .result import Result
 
 if TYPE_CHECKING:
     from .loop import Loop

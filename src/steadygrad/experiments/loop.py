@@ -27,11 +27,11 @@ from . import files
 from . import problem as problems
 from .config import DRAWN, Config
 from .display import PROGRESS, Display, displays, words
+from .evaluation import Result
 from .judges import BySuccess, ByValidation
 from .learner import Learner, starting_with
 from .methods import Diverged
 from .network import Network, threads
-from .result import Result
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..flow import Recorder
-from . import fault, native
+from . import native
 from . import run as general
 from .options import Given, Options
 from .strange import plain_address
@@ -179,7 +179,11 @@ def _backward(
     if outcome and outcome != native.NOT_FINITE:
         native.refuse(outcome, width, hidden, steps, batch)
     if recorder is not None and measured is not None:
-        at_fault = fault.find(measured, options, inputs, output) if outcome else None
+        at_fault = None
+        if outcome:
+            from . import fault  # of values that are not finite alone
+
+            at_fault = fault.find(measured, options, inputs, output)
         recorder.record(measured, options, None, at_fault)
     biases = bias if wants_bias_ih else None, bias if wants_bias_hh else None
     return grad_x, grad_h0, grad_ih, grad_hh, *biases, None
