@@ -405,6 +405,10 @@ def test_who_computes_a_pass_goes_by_its_shapes() -> None:
     plain, narrow = (inference.Network("RNN", "tanh", 0.0, 8, hidden, 1, 1) for hidden in (512, 256))
     shapes = [(plain, 1, 16), (plain, 4, 256), (plain, 1, 15), (plain, 5, 16), (narrow, 1, 256)]
     shapes.append((plain._replace(mode="GRU"), 1, 16))
-    assert [inference.takes_products(*shape) for shape in shapes] == [True, True, False, False, False, False]
+    assert [inference.takes_products(*shape, 4) for shape in shapes] == [True, True, False, False, False, False]
+    wide, wider = plain._replace(hidden=1024), plain._replace(hidden=2048)
+    shapes = [(wide, 16, 8), (wider, 1000, 8), (wide, 17, 8), (wide, 10, 16), (wide, 10, 7), (wider, 10, 7)]
+    assert [inference.takes_products(*shape, 8) for shape in shapes] == [True, True, False, False, False, False]
+    assert not any(inference.takes_products(*shape, 4) for shape in shapes)
     assert inference.is_for(plain, 10_000)
     assert not inference.is_for(plain._replace(leak=0.5), 65)

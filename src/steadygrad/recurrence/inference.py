@@ -39,6 +39,10 @@ WIDE, MANY_ROWS, FEW_STEPS = 512, 16, 4
 """Plain layers from this width on, with at least so many sequences and at most so many steps, are left to torch's products:
 laying the weights out does not pay there, and torch's products cut large matrices to the sizes of the caches better."""
 
+WIDE_OF_DOUBLES, SOME_ROWS, SOME_STEPS = 1024, 8, 16
+"""In float64 they are, too, from this width on with so many sequences, up to `MANY_ROWS`, and at most so many steps; and from
+twice this width on with any number of steps."""
+
 
 class Network(NamedTuple):
     """What the layer is; its tensors are given apart."""
@@ -69,10 +73,18 @@ def is_for(network: Network, pairs: int) -> bool:
     return pairs > 0 and (plain or pairs <= MOST_ROWS)
 
 
-def takes_products(network: Network, steps: int, batch: int) -> bool:
-    """Whether torch's products compute the pass. It goes by shapes alone: threads must not change results."""
+def takes_products(network: Network, steps: int, batch: int, size: int) -> bool:
+    """Whether torch's products compute the pass, in numbers of `size` bytes. Threads have no part in it: they must not change
+    results."""
     plain = network.mode == "RNN" and network.leak == 0 and network.directions == 1
-    return plain and network.hidden >= WIDE and batch >= MANY_ROWS and steps <= FEW_STEPS
+    if not plain or network.hidden < WIDE:
+        return False
+    if batch >= MANY_ROWS and steps <= FEW_STEPS:
+        return True
+    # a matrix as large as the caches: float64, and several sequences to use it for, but too few to share out
+    if size < 8 or batch < SOME_ROWS or network.hidden < WIDE_OF_DOUBLES:
+        return False
+    return network.hidden >= 2 * WIDE_OF_DOUBLES or (batch < MANY_ROWS and steps <= SOME_STEPS)
 
 
 def is_undisturbed() -> bool:
@@ -125,7 +137,7 @@ def run(
     ]
     if at_x is None or None in first or None in found:
         return None
-    if reached is None and takes_products(network, steps, batch):
+    if reached is None and takes_products(network, steps, batch, size):
         return _by_products(network, values, state, weights)
     shape = (*before, directions * hidden)
     # Memory like a tensor's at hand is the quickest to get.
