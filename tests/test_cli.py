@@ -88,6 +88,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "curriculum_patience": ("33", 33),
         "curriculum_loss": ("0.2", 0.2),
         "curriculum_lost": ("0.9", 0.9),
+        "latch": ("0.5", 0.5),
         "max_updates": ("123", 123),
         "max_seconds": ("45.5", 45.5),
         "check_every": ("11", 11),

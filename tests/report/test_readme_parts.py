@@ -89,7 +89,7 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
 
 def test_the_papers_network_is_shown_with_omega_and_without_and_how_far_its_error_reaches(tmp_path: Path) -> None:
     def of(algorithm: str, seed: int, solved: bool, last: float) -> dict[str, Any]:
-        made = {**record("temporal-order", algorithm, seed, solved), "preset": "tanh"}
+        made = {**record("temporal-order", algorithm, seed, solved), "preset": "proceedings"}
         made["result"] = {**made["result"], "error": 0.0 if solved else 0.75}
         return {**made, "flow": {"steps": 200, "stride": 100, "norms": [1.0, last]}}
 
@@ -101,13 +101,13 @@ def test_the_papers_network_is_shown_with_omega_and_without_and_how_far_its_erro
     ]
     write_records(tmp_path / "claims.jsonl", made)
     *_, with_omega, without = readme.tanh(tmp_path).markdown().splitlines()
-    assert with_omega.startswith("| `tanh` | clipping and Ω | 3/3 | 3/3 | 2,000 |")
-    assert without.startswith("| `tanh` | clipping alone | 0/1 | 0/1 | none in ")
+    assert with_omega.startswith("| `proceedings` | clipping and Ω | 3/3 | 3/3 | 2,000 |")
+    assert without.startswith("| `proceedings` | clipping alone | 0/1 | 0/1 | none in ")
     strict = of("sgd-cr", 4, False, 0.1)  # nearly right, and not solved by its own measure
     strict["result"] = {**strict["result"], "error": 0.0005}
     write_records(tmp_path / "claims.jsonl", [strict])
-    assert "| `tanh` | clipping and Ω | 4/4 | 3/4 | 2,000 |" in readme.tanh(tmp_path).markdown()
-    assert reach.curves(made, "tanh") == {
+    assert "| `proceedings` | clipping and Ω | 4/4 | 3/4 | 2,000 |" in readme.tanh(tmp_path).markdown()
+    assert reach.curves(made, "proceedings") == {
         "sgd-cr": ([0, 100], [1.0, 0.5], [1.0, 0.1], [1.0, 0.7]),
         "sgd-c": ([0, 100], [1.0, 1e-9], [1.0, 1e-9], [1.0, 1e-9]),
     }
