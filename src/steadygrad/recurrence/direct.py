@@ -1,9 +1,9 @@
 """The commonest training pass with as little as possible around the kernel's two calls.
 
 One plain layer in one direction, dense sequences of numbers or tokens, everything plain memory on the CPU: at T 100, batch 20
-and 50 units the general way (run.py, native.py) takes a third of a step's time in Python. What is computed is the same, by the
-same functions of the kernel. Whatever is not plain is left to the general way: `run` answers None and has done nothing, and the
-backward pass asks run.py. Every address is checked at the call that reads it (see strange.py).
+and 50 units the general way (run.py, native.py) takes a quarter of a step's time in Python. What is computed is the same, by
+the same functions of the kernel. Whatever is not plain is left to the general way: `run` answers None and has done nothing, and
+the backward pass asks run.py. Every address is checked at the call that reads it (see strange.py).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
