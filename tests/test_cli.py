@@ -88,7 +88,6 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "curriculum_patience": ("33", 33),
         "curriculum_loss": ("0.2", 0.2),
         "curriculum_lost": ("0.9", 0.9),
-        "latch": ("0.5", 0.5),
         "max_updates": ("123", 123),
         "max_seconds": ("45.5", 45.5),
         "check_every": ("11", 11),
@@ -103,7 +102,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "threads": ("2", 2),
     }
     others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults", "longest"}
-    others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch"}
+    others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch", "latch"}
     of_data = {"steps", "cost", "epochs", "patience"}
     assert typed.keys() | others | of_data == Config.model_fields.keys()
     assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}
@@ -113,6 +112,11 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
     config = train.config(parser().parse_args(words))
     assert {name: getattr(config, name) for name in typed} == {name: value for name, (_, value) in typed.items()}
     assert (config.problem, config.options) == ("addition", {"criterion": "squared"})
+
+
+def test_latch_takes_the_place_of_the_presets_polishing() -> None:
+    config = train.config(parser().parse_args(["train", "temporal-order", "--out", "x", "--latch", "0.5"]))
+    assert (config.latch, config.after_success) == (0.5, "stop")
 
 
 def test_a_config_file_is_enough_to_run_again(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_digits_are_read_with_omega_and_without(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn has the digits: make integrations")
-    words = ["--network", "lstm", "--order", "permuted", "--seeds", "101", "--epochs", "6"]
+    words = ["--network", "lstm", "--order", "permuted", "--seeds", "101", "--epochs", "10"]
     command = [sys.executable, str(ROOT / "examples" / "digits.py"), *words, "--write", str(tmp_path / "digits.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

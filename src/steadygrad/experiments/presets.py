@@ -168,6 +168,7 @@ def preset(problem: Any, algorithm: str | None = None, name: str | None = None, 
         (echo_state, ("optimizer", "average", *OF_CURRICULUM)),
         (not _fits(settings.get("curriculum"), overrides), OF_CURRICULUM),
         ({**settings, **overrides}.get("after_success") == "stop", ("polish",)),
+        (overrides.get("latch") is not None, ("after_success", "polish")),
         (overrides.get("network", "rnn") != "rnn", OF_PLAIN_NETWORK),
     )
     settings = {field: value for field, value in settings.items() if field not in unused}
