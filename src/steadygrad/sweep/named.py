@@ -157,6 +157,7 @@ OF_CLAIMS: dict[str, Any] = {"lengths": [(50, 200)], **FURTHER, "memorization": 
 HOURS = [
     Part(ORDER, 5, {"max_updates": 1_000_000}, ("proceedings", "tanh", "latch"), **OF_CLAIMS),
     Part(ORDER, 5, {"max_updates": 200_000}, ("tanh", "latch"), ("sgd-c", "sgd-r"), **OF_CLAIMS),
+    Part(ORDER, 3, {"max_updates": 200_000}, ("proceedings",), ("sgd-c",), **OF_CLAIMS),
     *(Part((task,), 5, {"max_updates": 300_000}, ("tanh",), **OF_CLAIMS, seeds_of=PERMUTATION) for task in OTHERS),
     *(Part((task,), 3, {"max_updates": 100_000}, ("tanh",), ("sgd-c",), **OF_CLAIMS) for task in OTHERS),
     *(
