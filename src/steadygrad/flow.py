@@ -20,6 +20,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
 
 import torch
@@ -73,21 +74,19 @@ class CellFlow:
     @property
     def ratios(self) -> Tensor:
         """[T − 1]: entry k is the mean of ‖v_k‖ / ‖error_{k+1}‖ over active pairs; NaN where no pair is active."""
-        ratio, active = (
-            self._later(each)
-            for each in regularizer.ratios(self.measured[0], self.measured[1], self.options.convention)
-        )
+        ratio, active = (self._later(each) for each in self._pairs)
         return (ratio * active).sum(1) / active.sum(1)
 
     @property
     def omega(self) -> float:
         """Ω: 0 where the error keeps its norm, or where there is no error at all; NaN where an error is not finite."""
-        return regularizer.value(self.measured[0], self.measured[1], self.options.convention).item()
+        is_finite = bool(self.measured.sum(0).isfinite().all())
+        return regularizer.mean(*self._pairs, self.options.convention).item() if is_finite else math.nan
 
     @property
     def active(self) -> float:
         """The share of (step, sequence) pairs that Ω saw. Padded steps are no pairs."""
-        _, active = regularizer.ratios(self.measured[0], self.measured[1], self.options.convention)
+        _, active = self._pairs
         return (active.sum() / self._running()[1:].sum().clamp(min=1)).item()
 
     @property
@@ -107,6 +106,11 @@ class CellFlow:
         ratios = self.ratios if self.options.reverse else self.ratios.flip(0)
         seen = torch.nonzero(~ratios.isnan()).flatten()
         return ratios[int(seen[0]) :].nan_to_num(0.0).log().cumsum(0).exp() if len(seen) else ratios[:0]
+
+    @cached_property
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Ratio of every pair, and which are active: [T, B] each."""
+        return regularizer.ratios(self.measured[0], self.measured[1], self.options.convention)
 
     def _running(self) -> Tensor:
         _, steps, batch = self.measured.shape

@@ -48,7 +48,11 @@ def value(error_sq: Tensor, back_sq: Tensor, convention: str) -> Tensor:
     """Ω from squared norms: the mean over active pairs, 0 where there is none, NaN where an error is not finite."""
     if not bool((error_sq + back_sq).isfinite().all()):
         return error_sq.new_full((), torch.nan)
-    ratio, active = ratios(error_sq, back_sq, convention)
+    return mean(*ratios(error_sq, back_sq, convention), convention)
+
+
+def mean(ratio: Tensor, active: Tensor, convention: str) -> Tensor:
+    """Ω from what `ratios` returns, of errors that are finite."""
     if convention != "paper":
         ratio = ratio.square()
     return (ratio - 1).square().sum() / active.sum().clamp(min=1)

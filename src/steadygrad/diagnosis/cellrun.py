@@ -31,8 +31,8 @@ class CellRun:
     options: Options
     saved: Saved
     bias_ih: Tensor | None
-    grad: Tensor | None
-    """[T, B, H]: what the output received, from the loss or the layer above."""
+    received: Tensor | None
+    """[T, B]: where the output received an error, from the loss or the layer above; None: nowhere."""
     grad_last: Parts
     """[1, B, H] each: what the last state received."""
     measured: Tensor
@@ -63,8 +63,8 @@ class CellRun:
         """[T]: which steps receive an error from outside of the recurrence."""
         steps = len(self.saved.output)
         found = torch.zeros(steps, dtype=torch.bool)
-        if self.grad is not None:
-            found = self.grad.flatten(1).ne(0).any(1).cpu()
+        if self.received is not None:
+            found = self.received.any(1).cpu()
         if any(part is not None and bool(part.ne(0).any()) for part in self.grad_last):
             found[0 if self.options.reverse else steps - 1] = True
         return found
@@ -81,20 +81,22 @@ def run_back(
     approximate: str,
 ) -> tuple[CellRun, Tensor | None]:
     """The cell with its errors, total and lasting, and what it says to its inputs, where that is wanted."""
-    only = _last_loss(options, saved, grad, grad_last)
+    received = None if grad is None else grad.ne(0).any(-1)
+    only = _last_loss(options, saved, grad, received, grad_last)
     grads = [grad] if only is None else [grad, only]
     swept = sweep(saved, options, grads, [grad_last] * len(grads), inputs)
     first = [tuple(part[index] for part in swept.first) for index in range(len(grads))]
     measured = (swept.measured[0], first[0], swept.measured[-1], first[-1])
-    return CellRun(name, options, saved, bias_ih, grad, grad_last, *measured, approximate), swept.inputs
+    return CellRun(name, options, saved, bias_ih, received, grad_last, *measured, approximate), swept.inputs
 
 
-def _last_loss(options: Options, saved: Saved, grad: Tensor | None, grad_last: Parts) -> Tensor | None:
+def _last_loss(
+    options: Options, saved: Saved, grad: Tensor | None, received: Tensor | None, grad_last: Parts
+) -> Tensor | None:
     """`grad` without all but each sequence's last step that has one; None where there is no other."""
-    if grad is None:
+    if grad is None or received is None:
         return None
     steps = len(grad)
-    received = grad.ne(0).any(-1)
     position = torch.arange(steps, device=grad.device)
     if options.reverse:
         position = position.flip(0)
@@ -130,7 +132,7 @@ def joined(runs: list[CellRun]) -> CellRun:
     return replace(
         runs[0],
         saved=whole,
-        grad=_cat([torch.zeros_like(run.saved.output) if run.grad is None else run.grad for run in runs]),
+        received=torch.cat([_received(run) for run in runs]),
         grad_last=last.grad_last,
         measured=_with_boundaries(runs, [run.measured for run in runs], [run.to_first for run in runs]),
         lasting=_with_boundaries(runs, [each for each, _ in found], [first for _, first in found]),
@@ -147,6 +149,12 @@ def _with_boundaries(runs: list[CellRun], measured: list[Tensor], firsts: list[t
             sent = tuple(part * slope for part in sent)
         own[1, 0] = square(sent)
     return torch.cat(numbers, 1)
+
+
+def _received(run: CellRun) -> Tensor:
+    if run.received is not None:
+        return run.received
+    return torch.zeros(run.saved.output.shape[:2], dtype=torch.bool, device=run.saved.output.device)
 
 
 def _cat(parts: list[Tensor | None]) -> Tensor | None:

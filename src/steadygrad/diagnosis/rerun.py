@@ -78,7 +78,7 @@ class _Rerun:
             output = known[..., direction * module.hidden_size : (direction + 1) * module.hidden_size]
         # what the lowest layer was given is known; what an inner layer gives the next may hang on a dropout mask
         saved, apart = of_output(given, options, output, check=known is not None and module.num_layers > 1)
-        if known is not None and apart > SAME * max(float(output.abs().nan_to_num(0.0).max()), 1e-30):
+        if apart > 0 and known is not None and apart > SAME * max(float(output.abs().nan_to_num(0.0).max()), 1e-30):
             dropped = module.dropout > 0 and self.call.training and module.num_layers > 1
             why = "its dropout between layers can't be repeated" if dropped else "its weights or inputs have changed"
             self.approximate = f"re-run to within {apart:.2g} of the layer's output: {why}"
