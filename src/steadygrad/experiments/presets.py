@@ -12,7 +12,8 @@ steady       this library's own. Drawn problems: rectified units, lengths that g
 fig7         Fig. 7's own, for all three algorithms: the paper's tanh network, on which gradients do vanish, with momentum and
              a larger α, so that a short budget does not end before SGD-CR does. Drawn problems alone.
 tanh         this library's own for the paper's tanh network: lengths that grow from 40 to 50, a rate that falls with them, more
-             momentum, a smaller threshold, and a way back for a network that is lost. Drawn problems alone.
+             momentum, a smaller threshold, and a way back for a network that is lost. The other tasks begin at shorter
+             lengths; sums and products are learned up to 500 steps. Drawn problems alone.
 latch        as tanh, with noise before the nonlinearity; once lengths have grown to 0.6 of the longest, training goes on
              without Ω until the memory lasts for ten times the longest length (latch.py). Drawn problems alone.
 """
@@ -80,6 +81,18 @@ TANH |= {"lr_schedule": "1/length^1.5", "curriculum": (40, 50), "curriculum_pati
 TANH |= {"curriculum_lost": 0.8, "after_success": "polish", "polish": 0.5, "max_updates": 1_000_000}
 """Of lengths that begin below 40 a network without Ω learns, too; at 50 alone what it learns fits no other length."""
 
+# Chosen on seed 101, and 102 to 104 where time allowed. The scale of the loss decides what is lost, and how large an α is
+# beside it; what two symbols cost by chance is 0.69. The final edition counts a squared error, and tests sums at 500 steps.
+TANH_SUM: Settings = {"length": (50, 500), "alpha": 1.0, "curriculum": (10, 12), "curriculum_loss": 0.006}
+TANH_SUM |= {"curriculum_lost": 0.03, "polish": 1.0, "options": {"criterion": "squared"}}
+TANH_BY_TASK: dict[str, Settings] = {
+    "temporal-order-3bit": {"curriculum": (30, 35)},
+    **dict.fromkeys(("addition", "multiplication"), TANH_SUM),
+    "random-permutation": {"curriculum": (10, 12), "alpha": 4.0, "lr": 0.001, "curriculum_lost": 0.6},
+    "memorization-5bit": {"curriculum": (3, 5)},
+    "memorization-20bit": {"curriculum": (1, 1), "alpha": 2.0, "threshold": 1.0, "lr": 0.001},
+}
+
 LATCH: Settings = {**TANH, "noise": 0.1, "latch": 0.6, "check_every": 500, "after_success": "stop"}
 
 PAPER_DATA: Settings = {"nonlinearity": "sigmoid", "init": "sigmoid", "steps": 200, "batch": 1}
@@ -118,7 +131,7 @@ PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {  # of drawn problem
     "program": (PROGRAM, PROGRAM_BY_TASK),
     "steady": (STEADY, STEADY_BY_TASK),
     "fig7": (FIG7, {}),
-    "tanh": (TANH, {}),
+    "tanh": (TANH, TANH_BY_TASK),
     "latch": (LATCH, {}),
 }
 OF_DATA = ("paper", "steady")
