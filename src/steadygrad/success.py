@@ -10,7 +10,7 @@ of Pascanu et al. 2013 lies. 5 of 5 means 57 to 100 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -70,6 +70,20 @@ class SuccessRate:
 
     def __str__(self) -> str:
         return f"{self.solved}/{self.seeds}" if self.seeds else "–"
+
+
+def p_of_pairs(pairs: Sequence[Sequence[float]]) -> float:
+    """How likely a mean difference of pairs as large as theirs is where there is none: Student's paired t-test, two-sided.
+
+    >>> f"{p_of_pairs([[7.0, 6.9], [7.1, 7.0], [7.2, 7.2]]):.2f}"
+    '0.18'
+    """
+    from scipy.stats import ttest_1samp
+
+    apart = [one - other for one, other in pairs]
+    if math.isclose(min(apart), max(apart)):  # no spread at all: the test would divide by it
+        return 1.0 if apart[0] == 0 else 0.0
+    return float(ttest_1samp(apart, 0.0).pvalue)
 
 
 def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:

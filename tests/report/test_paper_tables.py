@@ -46,8 +46,8 @@ def test_results_has_both_tables_with_the_papers_figure_beside_ours(tmp_path: Pa
     write_lines(tmp_path / "table2.jsonl", [record("sgd", data="ptb", ahead=5, preset="steady")])
     page = results.render(tmp_path)
     assert "|  | settings | fold | SGD | paper | SGD+C | paper | SGD+CR | paper |" in page
-    assert "| Nottingham | paper | train | 3.70 | 3.67 | 3.30 | 3.21 | 3.23 | 3.24 |" in page
-    assert "| Nottingham | paper | test | 3.90 | 3.80 | 3.50 | 3.48 | 3.43 | 3.46 |" in page
+    assert "| Nottingham | paper | train | 3.70 | 3.67 | 3.30 | 3.21 | 3.23 | 3.24 (2.95) |" in page
+    assert "| Nottingham | paper | test | 3.90 | 3.80 | 3.50 | 3.48 | 3.43 | 3.46 (3.36) |" in page
     assert "| 5 steps | steady | test | 3.90 | – | – | 3.89 | – | 3.74 |" in page
     assert "| Nottingham | paper | SGD+CR | patience | 1 | 30 | 50 | 10.0 |" in page
     assert "3 runs, 0.5 core-hours, 2026-11-15, on A fine processor (2 threads), commit abc1234." in page
@@ -66,7 +66,8 @@ def test_the_statement_on_the_order_is_what_the_records_say() -> None:
     (sentence,) = tables.sentences(table, records)
     assert sentence == (
         "Nottingham, `paper`: the order SGD > SGD+C > SGD+CR holds on the test split (SGD 3.900, SGD+C 3.500, SGD+CR "
-        "3.425). Against the paper's test figures: SGD +2.6 %, SGD+C +0.6 %, SGD+CR −1.0 %."
+        "3.425). Against the paper's test figures: SGD +2.6 %, SGD+C +0.6 %, SGD+CR −1.0 %. Bai et al. "
+        "2018 on the same files: RNN 4.05, LSTM 3.29, TCN 3.07."
     )
     worse = [*records[:2], record("sgd-cr", result={"test": 3.6})]
     assert "SGD > SGD+C > SGD+CR does not hold on the test split" in tables.sentences(table, worse)[0]
@@ -80,7 +81,7 @@ def test_the_statement_on_the_order_is_what_the_records_say() -> None:
     assert "; seed by seed in 2 of 2)" in tables.sentences(table, seeds)[0]
 
 
-def test_several_seeds_show_the_best_on_validation_and_their_range() -> None:
+def test_several_seeds_show_their_mean_and_range() -> None:
     records = [
         record("sgd-cr", seed=seed, result={"valid": valid, "test": test})
         for seed, valid, test in ((1, 3.4, 3.50), (2, 3.3, 3.47), (3, 3.5, 3.44))
@@ -89,6 +90,20 @@ def test_several_seeds_show_the_best_on_validation_and_their_range() -> None:
     assert figures.rows[1][7] == "3.47 (3.44–3.50)"
     (took,) = tables.runs(TABLES["table1"], records).rows
     assert took[4:] == ["1, 2, 3", "30", "50", "20.0"]  # 10, 20 and 30 minutes
+
+
+def test_whether_omega_makes_a_difference_is_told_by_a_paired_test_over_seeds() -> None:
+    figures = {"sgd-c": (3.50, 3.60, 3.70), "sgd-cr": (3.40, 3.51, 3.59)}
+    records = [
+        record(name, seed=seed, result={"test": test})
+        for name, tests in figures.items()
+        for seed, test in enumerate(tests, 1)
+    ]
+    (sentence,) = tables.sentences(TABLES["table1"], records)
+    # differences −0.10, −0.09, −0.11: mean −0.1, standard error 0.01 / √3, so t = −17.3 with 2 degrees of freedom
+    assert "SGD+CR is −0.100 (−0.110 to −0.090) from SGD+C: paired t-test over 3 seeds, p = 0.0033." in sentence
+    (sentence,) = tables.sentences(TABLES["table1"], records[::3])
+    assert "paired" not in sentence
 
 
 def test_runs_without_a_figure_are_told_and_leave_their_place_empty(tmp_path: Path) -> None:
@@ -111,7 +126,7 @@ def test_runs_without_a_figure_are_told_and_leave_their_place_empty(tmp_path: Pa
 def test_the_page_of_a_table_has_its_figures_its_statement_and_every_run() -> None:
     records = [record(algorithm) for algorithm in FIGURES]
     page = pages.of_grid("table1", records, "steadygrad reproduce table1").render()
-    assert "<td>3.43</td><td>3.46</td>" in page
+    assert "<td>3.43</td><td>3.46 (3.36)</td>" in page
     assert "holds on the test split" in page
     assert "<code>steadygrad reproduce table1</code>" in page
     assert "nottingham_sgd-cr_paper_seed1" in page

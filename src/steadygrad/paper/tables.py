@@ -3,17 +3,19 @@
     figure of merit   music: −Σ over 88 notes of log p, mean over the steps of a split; text: bits per character
     order             SGD > SGD+C > SGD+CR on the test split, lower being better, each step by 0.005 or more
 
-Within a run the weights that were best on validation decide; of several seeds, the one that was best on validation.
-Nothing is chosen by the test split, which is read once, at the end. The runs are cells of the grids `table1` and `table2`.
+Within a run the weights that were best on validation decide; of several seeds, the mean. Nothing is chosen by the test split,
+which is read once, at the end. The runs are cells of the grids `table1` and `table2`.
 
-Reference: Pascanu, Mikolov & Bengio 2013, section 4.2 and Tables 1 and 2.
+Reference: Pascanu, Mikolov & Bengio 2013, section 4.2 and Tables 1 and 2; Bai, Kolter & Koltun 2018, "An empirical evaluation
+of generic convolutional and recurrent networks for sequence modeling", Table 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import mean
 
 from steadygrad.paper import PRINTED
 from steadygrad.paper.rows import Record
@@ -35,6 +37,10 @@ class Printed:
     # The figures of SGD, SGD+C and SGD+CR; the paper has none of SGD for five characters.
     train: tuple[float | None, float, float]
     test: tuple[float | None, float, float]
+    final: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Figures of SGD+CR, by fold, where the final edition (the proceedings) printed others."""
+    others: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What Bai et al. 2018 found on the test split of the same files, by network."""
 
     def figure(self, algorithm: str, fold: str) -> float | None:
         """The paper's figure, if it has one."""
@@ -60,23 +66,21 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Row:
-    """A block of the table under one preset: the records of each algorithm, the best on validation first.
-
-    Records without a figure are left out.
-    """
+    """A block of the table under one preset: the records of each algorithm; those without a figure are left out."""
 
     printed: Printed
     preset: str
     found: Mapping[str, Sequence[Record]]
 
     def figures(self, algorithm: str, fold: str) -> list[float]:
-        """Of every seed, first the one that counts."""
+        """Of every seed."""
         return [record["result"][fold] for record in self.found[algorithm]]
 
     @property
     def tested(self) -> dict[str, float | None]:
-        """The figure on the test split, by the algorithm's label; None where one is missing."""
-        return {name: next(iter(self.figures(algorithm, "test")), None) for algorithm, name in ALGORITHMS.items()}
+        """The mean on the test split, by the algorithm's label; None where it is missing."""
+        found = {name: self.figures(algorithm, "test") for algorithm, name in ALGORITHMS.items()}
+        return {name: mean(seeds) if seeds else None for name, seeds in found.items()}
 
     @property
     def order(self) -> bool | None:
@@ -93,9 +97,12 @@ class Row:
     @property
     def order_by_seed(self) -> list[bool]:
         """The same for every seed that all three algorithms have."""
-        by_seed = [{record["seed"]: record["result"]["test"] for record in self.found[a]} for a in ALGORITHMS]
-        shared = sorted(set.intersection(*(set(each) for each in by_seed)))
-        return [_falls([each[seed] for each in by_seed]) for seed in shared]
+        return [_falls(figures) for figures in self.by_seed(*ALGORITHMS)]
+
+    def by_seed(self, *algorithms: str) -> list[list[float]]:
+        """The figures on the test split of each seed that all of these algorithms have."""
+        by_seed = [{record["seed"]: record["result"]["test"] for record in self.found[a]} for a in algorithms]
+        return [[each[seed] for each in by_seed] for seed in sorted(set.intersection(*map(set, by_seed)))]
 
 
 def rows(table: PaperTable, records: Iterable[Record]) -> list[Row]:
@@ -106,7 +113,7 @@ def rows(table: PaperTable, records: Iterable[Record]) -> list[Row]:
         by_preset = grouped(blocks.get((printed.problem, printed.ahead), ()), lambda record: record["preset"])
         for preset in sorted(by_preset, key=lambda name: (name not in PRESETS, name)):
             whole = [r for r in by_preset[preset] if r["result"] and None not in map(r["result"].get, FIGURES)]
-            whole.sort(key=lambda record: (record["result"]["valid"], record["seed"]))
+            whole.sort(key=lambda record: record["seed"])
             by_algorithm = {name: [r for r in whole if r["algorithm"] == name] for name in ALGORITHMS}
             found.append(Row(printed, preset, by_algorithm))
     return found

@@ -123,8 +123,9 @@ FIG7 = (
 )
 PRINTED = (
     "Figures are {}, lower is better, each beside the paper's. `paper` are the settings of the "
-    "supplement, `steady` this library's own. The weights that were best on validation count, of several seeds the "
-    "one that was best on validation (in brackets, the range of all); the test split is read once, at the end."
+    "supplement, `steady` this library's own. Of several seeds it is the mean, with their range in brackets; behind the "
+    "paper's, in brackets, what its final edition printed where that is another. The weights that were best on "
+    "validation count; the test split is read once, at the end."
 )
 COMPARISON = (
     "Each method beside the paper's: seeds that solve it, updates and minutes until then (medians), and how many steps "

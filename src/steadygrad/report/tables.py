@@ -13,7 +13,7 @@ from steadygrad.paper import recall as study
 from steadygrad.paper import tables as printed
 from steadygrad.paper.rows import CLAIMS, Row, rows
 from steadygrad.paper.tables import ALGORITHMS, FIGURES, FOLDS, TOLD_APART, PaperTable, Record
-from steadygrad.success import grouped
+from steadygrad.success import grouped, p_of_pairs
 from steadygrad.table import Table
 from steadygrad.wording import minutes, percent, span
 
@@ -188,6 +188,8 @@ def figures(table: PaperTable, records: Sequence[Record]) -> Table:
             for algorithm in ALGORITHMS:
                 papers = row.printed.figure(algorithm, fold)
                 line += [_figure(row.figures(algorithm, fold)), NOTHING if papers is None else f"{papers:.2f}"]
+            if fold in row.printed.final:
+                line[-1] += f" ({row.printed.final[fold]:.2f})"
             body.append(line)
     header = [entry for name in ALGORITHMS.values() for entry in (name, "paper")]
     return Table(["", "settings", "fold", *header], body, text=3)
@@ -211,19 +213,19 @@ def runs(table: PaperTable, records: Sequence[Record]) -> Table:
 
 
 def _figure(seeds: Sequence[float]) -> str:
-    """The figure of the seed that was best on validation, and the range of all seeds where there are several.
+    """The mean over seeds, and their range where there are several.
 
-    >>> _figure([3.46, 3.52, 3.44]), _figure([])
-    ('3.46 (3.44–3.52)', '–')
+    >>> _figure([3.46, 3.52, 3.43]), _figure([])
+    ('3.47 (3.43–3.52)', '–')
     """
     several = f" ({min(seeds):.2f}–{max(seeds):.2f})" if len(seeds) > 1 else ""
-    return f"{seeds[0]:.2f}{several}" if seeds else NOTHING
+    return f"{mean(seeds):.2f}{several}" if seeds else NOTHING
 
 
 def sentences(table: PaperTable, records: Sequence[Record]) -> list[str]:
     """For each block and preset: whether the order SGD > SGD+C > SGD+CR holds, and how far it is from the paper."""
     listed = printed.rows(table, records)
-    return [f"{row.printed.label}, `{row.preset}`: {_order(row)}{_against(row)}" for row in listed]
+    return [f"{row.printed.label}, `{row.preset}`: {_order(row)}{_paired(row)}{_against(row)}" for row in listed]
 
 
 def _order(row: printed.Row) -> str:
@@ -238,10 +240,22 @@ def _order(row: printed.Row) -> str:
     return f"the order SGD > SGD+C > SGD+CR {verb} on the test split ({values}{alike}{count})."
 
 
+def _paired(row: printed.Row) -> str:
+    """Whether Ω makes a difference beyond the spread over seeds."""
+    pairs = row.by_seed("sgd-cr", "sgd-c")
+    if len(pairs) < 2:
+        return ""
+    apart = [ours - others for ours, others in pairs]
+    found = f"{mean(apart):+.3f} ({min(apart):+.3f} to {max(apart):+.3f})".replace("-", "−")
+    return f" Seed by seed SGD+CR is {found} from SGD+C: paired t-test over {len(apart)} seeds, p = {p_of_pairs(pairs):.2g}."
+
+
 def _against(row: printed.Row) -> str:
     both = [(name, ours, papers) for (name, ours), papers in zip(row.tested.items(), row.printed.test, strict=True)]
     parts = [f"{name} {100 * (ours / papers - 1):+.1f} %" for name, ours, papers in both if ours and papers]
-    return f" Against the paper's test figures: {', '.join(parts).replace('-', '−')}." if parts else ""
+    against = f" Against the paper's test figures: {', '.join(parts).replace('-', '−')}." if parts else ""
+    others = ", ".join(f"{name} {figure:.2f}" for name, figure in row.printed.others.items())
+    return against + (f" Bai et al. 2018 on the same files: {others}." if others else "")
 
 
 def failures(records: Sequence[Record]) -> list[str]:
