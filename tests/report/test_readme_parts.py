@@ -33,9 +33,9 @@ def test_the_readme_shows_what_the_records_say() -> None:
     [
         ("bench", "Not measured yet: `make bench`"),
         ("tasks", "Not run yet: `steadygrad reproduce tasks --budget hours --records results`"),
-        (
-            "tanh",
-            "Not run yet: `steadygrad sweep claims --budget hours --out runs/claims --records results`",
+        *(
+            (part, "Not run yet: `steadygrad sweep claims --budget hours --out runs/claims --records results`")
+            for part in ("claims", "tanh")
         ),
         ("longest", "Not run yet: `steadygrad sweep longest --out runs/longest --records results`"),
         ("recall", "Not run yet: `steadygrad sweep recall --budget hours --out runs/recall --records results`"),
@@ -85,6 +85,26 @@ def test_a_task_is_shown_with_omega_and_without_and_at_its_longest(tmp_path: Pat
     # another model than the one above it: its own table says on which lengths it was trained
     *_, last = readme.longest(tmp_path).markdown().splitlines()
     assert last == "| addition | 50–500 | 500 | 3/3 | 2,000 | 1.00 % |"
+
+
+def test_a_claim_stands_beside_the_settings_that_reach_it_and_says_its_edition(tmp_path: Path) -> None:
+    def of(task: str, algorithm: str, preset: str, seed: int, solved: bool, length: tuple[int, int]) -> dict[str, Any]:
+        made = record(task, algorithm, seed, solved, length)
+        return {**made, "preset": preset, "id": f"{made['id']}_{preset}"}
+
+    made = [of("addition", "sgd-cr", "tanh", seed, seed < 3, (50, 500)) for seed in (1, 2, 3)]
+    made += [of("addition", "sgd-c", "tanh", 1, False, (50, 500))]
+    made += [of("temporal-order", "sgd-cr", name, 1, True, (50, 200)) for name in ("latch", "tanh", "proceedings")]
+    made += [of("memorization-5bit", "sgd-cr", "tanh", 1, True, (50, 50))]
+    write_records(tmp_path / "claims.jsonl", made)
+    _, _, order, addition, memorization = readme.claims(tmp_path).markdown().splitlines()
+    assert order.startswith(
+        "| temporal-order | 5 of 5; none of 10,000 wrong at any length up to 5,000 (final) | `latch` |"
+    )
+    assert addition == (
+        "| addition | under 1 % up to 500 steps (final) | `tanh` | 50–500 | 2/3 | 0/1 | 1,500 | 1.50 % | 1.00 % | – |"
+    )
+    assert "a model for each of 50, 100, 150, 200 (arXiv) | `tanh` | 50 | 1/1 | – |" in memorization
 
 
 def test_the_papers_network_is_shown_with_omega_and_without_and_how_far_its_error_reaches(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from steadygrad.paper import comparison, fig7, reach
+from steadygrad.paper import PRINTED, comparison, fig7, reach
 from steadygrad.paper import recall as study
-from steadygrad.paper.rows import Row, rows
+from steadygrad.paper.rows import CLAIMS, Row, rows
 from steadygrad.report import results, tables
 from steadygrad.success import grouped
 from steadygrad.table import Table
@@ -24,6 +24,8 @@ from steadygrad.wording import percent, span
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LONGEST, BEYOND = 200, 400  # the longest sequences of the paper's tasks, and those to which its models generalise
 ORDER = "temporal-order"
+FINAL: dict[str, str] = PRINTED["final"]  # what the final edition says of a task, where it says more
+LASTING = {ORDER: "latch"}  # the settings by which a task's memory lasts; of the others `tanh`
 OWN_NETWORK = ("paper", "proceedings", "fig7", "tanh", "latch")  # the settings whose network is the paper's own
 SUCCESS, SEEDS = 0.01, 3  # what the longest sequences must reach: so few wrong, in so many seeds and in all there are
 
@@ -52,6 +54,21 @@ def tasks(folder: Path) -> Table:
             solved = str(row.success), beside or tables.NOTHING
             body.append([row.problem, span(row.length), *solved, _updates(row), error])
     return Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2)
+
+
+def claims(folder: Path) -> Table:
+    """A line for each task by the paper's network: what the paper says; solved with Ω and without; how far it reaches."""
+    found = [row for row in rows(results.records(folder, "claims")) if row.preset == LASTING.get(row.problem, "tanh")]
+    without = {(row.problem, row.length): str(row.success) for row in found if row.algorithm == "sgd-c"}
+    body = []
+    for row in found:
+        if row.algorithm == "sgd-cr":
+            printed = f"{FINAL[row.problem]} (final)" if row.problem in FINAL else f"{CLAIMS[row.problem]} (arXiv)"
+            solved = str(row.success), without.get((row.problem, row.length), tables.NOTHING), _updates(row)
+            errors = (tables.median_error(row.errors.get(length)) for length in (BEYOND, 500, 5000))
+            body.append([row.problem, printed, f"`{row.preset}`", span(row.length), *solved, *errors])
+    header = ["task", "the paper says", "settings", "steps", "with Ω", "without", "updates"]
+    return Table([*header, f"error at {BEYOND}", "at 500", "at 5,000"], body, text=4)
 
 
 def tanh(folder: Path) -> Table:
@@ -90,6 +107,7 @@ def recall(folder: Path) -> Table:
 # By name: what makes the table, and the command that makes its records.
 PARTS = {
     "tasks": (tasks, "reproduce tasks --budget hours"),
+    "claims": (claims, "sweep claims --budget hours --out runs/claims"),
     "tanh": (tanh, "sweep claims --budget hours --out runs/claims"),
     "longest": (longest, "sweep longest --out runs/longest"),
     "recall": (recall, "sweep recall --budget hours --out runs/recall"),
