@@ -10,7 +10,7 @@ import pytest
 from steadygrad.commands import options as axes
 from steadygrad.experiments import ConfigError, preset
 from steadygrad.sweep import GRIDS, Grid, get, read_records
-from steadygrad.sweep.named import FIG7, PAPERS_TASKS, TASKS
+from steadygrad.sweep.named import FIG7, PAPERS_TASKS, SUMS, TASKS
 
 
 def test_a_product_has_every_combination_once_and_all_of_the_first_seed_first() -> None:
@@ -130,6 +130,21 @@ def test_tasks_and_ablation_are_every_task_as_the_paper_trains_it() -> None:
         shorter = [cell for cell in mine if (cell.preset, cell.config.algorithm) != ("steady", "sgd-cr")]
         assert {cell.config.max_updates for cell in shorter} == {size.of["paper"]["max_updates"]}
         assert {cell.test_lengths for cell in mine} == {() if "memorization" in task else (250, 300, 400)}
+
+
+def test_the_claims_are_every_task_by_the_papers_network_with_omega_and_without() -> None:
+    cells = [cell for cell in get("claims", "hours").cells if cell.preset == "tanh" and cell.config.length[1] <= 500]
+    assert {(c.config.nonlinearity, c.config.init, c.config.optimizer) for c in cells} == {
+        ("tanh", "basic_tanh", "momentum")
+    }
+    for task in PAPERS_TASKS[1:]:
+        mine = [cell for cell in cells if cell.config.problem == task]
+        expected = {(50, 50), (200, 200)} if "memorization" in task else {(50, 500 if task in SUMS else 200)}
+        assert {cell.config.length for cell in mine} == expected
+        found = Counter((cell.config.algorithm, cell.config.max_updates) for cell in mine)
+        with_omega = (8 if task == "random-permutation" else 5) * len(expected)
+        assert found == {("sgd-cr", 300_000): with_omega, ("sgd-c", 100_000): 3 * len(expected)}
+    assert all(c.config.options == {"criterion": "squared"} for c in cells if c.config.problem in SUMS)
 
 
 def test_the_longest_are_tested_at_their_length_and_at_twice_that() -> None:
