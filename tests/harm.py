@@ -61,4 +61,8 @@ def fill_disk(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if failing == "checkpoint":
         monkeypatch.setattr(storage.os, "replace", full)
     else:
-        monkeypatch.setattr(files, "open", lambda path, *_, **__: Full(path, "ab"), raising=False)
+
+        def opened(path: Any, mode: str = "r", **options: Any) -> Any:
+            return Full(path, mode) if mode == "ab" else open(path, mode, **options)
+
+        monkeypatch.setattr(storage, "open", opened, raising=False)

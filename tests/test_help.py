@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
+
+from steadygrad import cli
+from steadygrad.commands import sweep
+from steadygrad.experiments.presets import PRESETS
+from steadygrad.sweep import GRIDS
 
 CODE = """
 import sys
@@ -21,13 +28,35 @@ print(sorted({"torch", "numpy", "matplotlib"} & sys.modules.keys()))
 
 
 def test_no_command_loads_torch_to_print_its_help() -> None:
-    for words in (["--help"], ["data", "--help"], ["train", "--help"]):
+    for words in (["--help"], *([name, "--help"] for name in ("data", "train", "sweep", "reproduce"))):
         done = subprocess.run(
             [sys.executable, "-c", CODE, *words], capture_output=True, text=True, check=True, timeout=60
         )
         *help_text, loaded = done.stdout.splitlines()
         assert help_text[0].startswith("usage: steadygrad")
         assert loaded == "[]"
+
+
+def _listed(command: str, argument: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The words of what a command's help says of an argument."""
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    found = re.search(rf"^  {argument}\s\s+(.*?)\n(?:\n|  -)", capsys.readouterr().out, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return re.findall(r"[\w-]+", found[1])
+
+
+@pytest.mark.parametrize("command", ["train", "sweep", "reproduce"])
+def test_help_names_every_preset(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = _listed(command, "--preset (?:NAME|LIST)", capsys)
+    assert [name for name in PRESETS if name not in listed] == []
+
+
+def test_help_names_every_grid_that_a_sweep_can_run(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = _listed("sweep", "NAME", capsys)
+    assert [name for name in GRIDS if name not in listed] == ["comparison"]
+    with pytest.raises(ValueError, match="NAME must not be comparison"):
+        sweep.run_sweep(Namespace(name="comparison"))
 
 
 @pytest.mark.skipif(not hasattr(os, "wait4"), reason="the time of a child is not known here")

@@ -142,6 +142,37 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+class Lines:
+    """A file of JSON lines that grows. What stands after its first `size` bytes is cut off, for it will be written again."""
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        # unbuffered: a line that a full disk did not take must not be tried again when the file is closed
+        self._path, self._file = path, open(path, "ab", buffering=0)  # noqa: SIM115
+        if os.path.getsize(path) > size:
+            self._file.truncate(size)
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add a line; numbers that are not finite are null in it."""
+        values = {key: finite(value) for key, value in line.items()}
+        left = json.dumps(values, allow_nan=False).encode() + b"\n"
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
+
+    def settle(self) -> int:
+        """Make sure that all lines are on the disk, and return the size of the file."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
+        return os.path.getsize(self._path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
 @contextmanager
 def locked(path: Path, busy: str, seconds: float = 0.0) -> Iterator[None]:
     """Keep a second process out while this lasts: after `seconds` of waiting it gets a FolderError, `busy`.

@@ -64,5 +64,6 @@ def test_the_state_holds_all_of_it() -> None:
     success, other = judge(), judge()
     success.consider(made(7, score(0.01, 0.5), beyond=0.25), 1.5)
     assert success.best is not None
-    other.load_state(success.best.weights, success.state())
+    weights = {f"best.{name}": tensor for name, tensor in success.best.weights.items()}
+    other.load_state({**weights, **success.state()})
     assert (other.best, other.solved) == (success.best, (7, 1.5))

@@ -60,8 +60,17 @@ def help_text(name: str) -> str:
     from ..experiments import config
 
     names = config.kind(name)[1] if name != "algorithm" else ()  # whose help explains them
-    listed = f": {', '.join(names[:-1])} or {names[-1]}" if names else ""
-    return f"{config.Config.model_fields[name].description}{listed}"
+    return f"{config.Config.model_fields[name].description}{': ' + either(names) if names else ''}"
+
+
+def either(names: Iterable[str]) -> str:
+    """Names to choose from.
+
+    >>> either(["sgd", "sgd-c", "sgd-cr"])
+    'sgd, sgd-c or sgd-cr'
+    """
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def settings() -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import options
 from . import sweep as sweeping
 
 if TYPE_CHECKING:
@@ -20,13 +21,15 @@ SWEPT = ("fig7", "tasks", "comparison", *TABLES)
 
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
+    from ..experiments.presets import OF_DATA, PRESETS
+
     add = parser.add_argument
-    add("what", metavar="WHAT", help="fig2, fig3, fig4, fig5, fig6, fig7, tasks, comparison, table1 or table2")
+    add("what", metavar="WHAT", help=options.either(DRAWN + SWEPT))
     add("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
     add("--seeds", type=int, metavar="N", help="so many, in place of the budget's")
     add("--max-updates", type=int, metavar="N", help="give up after so many, in place of the budget's")
     add("--epochs", type=int, metavar="N", help="of the tables: stop after so many, likewise")
-    presets = "paper, proceedings, program, steady, fig7 or tanh (of the tables paper or steady)"
+    presets = f"{options.either(PRESETS)} (of the tables {options.either(OF_DATA)})"
     add("--preset", metavar="NAME", help=f"{presets}, in place of the budget's")
     add("--out", type=Path, metavar="DIR", help="where everything goes (runs/WHAT, or runs/WHAT-BUDGET)")
     sweeping.add_engine(parser)

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
 OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the grid
+TUNED_FIRST = "comparison"  # the grid whose settings are each method's best trial, which this command does not read
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
+    from ..experiments.presets import PRESETS
+
     add = parser.add_argument
-    names = "fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke; or give the axes below"
-    add("name", nargs="?", metavar="NAME", help=names)
+    add("name", nargs="?", metavar="NAME", help=f"{_names()}; or give the axes below")
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
     add("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
@@ -34,12 +36,19 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("--length", metavar="LIST", help="50:200 is one model for this range; 10,20,50 is a model for each")
     add("--ahead", metavar="LIST", help="of texts, such as 1,5")
     add("--algorithm", metavar="LIST", help="of sgd, sgd-c, sgd-r, sgd-cr (sgd,sgd-c,sgd-cr)")
-    add("--preset", metavar="LIST", help="of paper, proceedings, program, steady, fig7, tanh (steady)")
+    add("--preset", metavar="LIST", help=f"of {', '.join(PRESETS)} (steady)")
     add("--init", metavar="LIST", help=options.help_text("init"))
     add("--test-length", metavar="LIST", help="where trained models are tested beside, such as 250,300,400")
     add_engine(parser)
     settings = [name for name in options.settings() if name not in OF_CELLS]
     options.add_settings(parser, {"settings of every cell, each in place of the preset's": settings})
+
+
+def _names() -> str:
+    """The grids that this command can run."""
+    from ..sweep.named import GRIDS
+
+    return options.either(name for name in GRIDS if name != TUNED_FIRST)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -66,10 +75,9 @@ def run_sweep(args: argparse.Namespace) -> int:
     from .. import sweep
     from ..report import tables
 
-    if args.name == "comparison":  # its settings are each method's best trial, which this command does not read
-        raise ValueError(
-            "NAME must not be comparison: run steadygrad reproduce comparison, which tunes each method first"
-        )
+    if args.name == TUNED_FIRST:
+        run = f"run steadygrad reproduce {TUNED_FIRST}, which tunes each method first"
+        raise ValueError(f"NAME must not be {TUNED_FIRST}: {run}")
     grid = _grid(args)
     if args.only is not None:
         cells = tuple(cell for cell in grid.cells if args.only in cell.id)
@@ -147,8 +155,7 @@ def _grid(args: argparse.Namespace) -> Grid:
             raise ValueError(f"{options.option(given[0])} must be left out with {which}")
         return sweep.get(args.name, args.budget, **seeds, **settings)
     if not given:
-        names = "a NAME (fig7, tasks, ablation, longest, claims, recall, smoke)"
-        raise ValueError(f"a grid must be given: {names}, or axes such as --problem")
+        raise ValueError(f"a grid must be given: a NAME ({_names()}), or axes such as --problem")
     if args.budget is not None:
         raise ValueError("--budget must be left out without a named grid: give --max-updates")
     return sweep.Grid.product(

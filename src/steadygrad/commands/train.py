@@ -22,13 +22,14 @@ CLOSED = 141  # exit code where the reader of our output has closed it: 128 and 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     from ..experiments.config import Config
+    from ..experiments.presets import OF_DATA, PRESETS
 
-    presets = "paper, proceedings, program, steady (the default), fig7 or tanh; for data sets paper or steady"
+    presets = options.either(f"{name} (the default)" if name == "steady" else name for name in PRESETS)
     add = parser.add_argument
     add("problem", nargs="?", metavar="PROBLEM", help=options.help_text("problem"))
     add("path", nargs="?", metavar="PATH", help=options.help_text("path"))
     add("--algorithm", metavar="NAME", help=options.help_text("algorithm"))
-    add("--preset", metavar="NAME", help=presets)
+    add("--preset", metavar="NAME", help=f"{presets}; for data sets {options.either(OF_DATA)}")
     add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
     add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
     groups = {f"{part} (each in place of the preset's)": kind.model_fields for part, kind in Config.PARTS.items()}

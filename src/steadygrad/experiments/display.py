@@ -1,7 +1,8 @@
 """What a run shows while it works: a live display on a terminal, or a line for each check; and TensorBoard.
 
 A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. The text
-of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is drawn by rich:
+of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is a bar (`live_bar`, which
+sweeps have too):
 
 temporal-order · sgd-cr (norm clipping and Ω), optimizer adam · length 50–200 · seed 1
 ━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━━━━━━   52 %   104,000 of 200,000 updates   1,210/s   1:20 left at most
@@ -25,6 +26,7 @@ from .config import ALGORITHMS, DRAWN, Config
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")
@@ -189,30 +191,25 @@ class Live(Display):
         self._console, self._words = console, words or Words()
         self._line: dict[str, Any] = {}
         self._loss: float | None = None
-        self._done, self._seconds, self._rate = 0, 0.0, 0.0
+        self._rate = 0.0
         self._ticked: tuple[float, int] | None = None
 
     @contextmanager
     def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
-        from rich.live import Live as RichLive
-
-        self._title = self._words.title(config)
-        self._limit, self._max_seconds, self._done = limit, max_seconds, done
-        with RichLive(console=self._console, auto_refresh=False) as live:
-            self._live = live
+        self._limit, self._max_seconds = limit, max_seconds
+        with live_bar(limit, self._console, self._words.title(config)) as self._bar:
             yield
 
     def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
         self._line = line
-        self._done, self._seconds = line[self._words.unit], line["seconds"]
         if line["loss"] is not None:
             self._loss = line["loss"]
         if remark := self._words.remark(line):
             self.say(remark)
-        self._refresh()
+        self._refresh(line[self._words.unit], line["seconds"])
 
     def say(self, text: str) -> None:
-        self._live.console.print(text, highlight=False, markup=False)
+        self._bar.console.print(text, highlight=False, markup=False)
 
     def tick(self, done: int, seconds: float, loss: float) -> None:
         if self._ticked is not None:
@@ -221,27 +218,37 @@ class Live(Display):
             self._rate = now if self._rate == 0 else self._rate + SMOOTHING * (now - self._rate)
         self._ticked = (seconds, done)
         self._loss = loss if self._loss is None else self._loss + SMOOTHING * (loss - self._loss)
-        self._done, self._seconds = done, seconds
-        self._refresh()
+        self._refresh(done, seconds)
 
-    def _refresh(self) -> None:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        bar = ProgressBar(total=self._limit, completed=self._done, width=36)
-        done, pace = self._words.done(self._done, self._limit), self._words.pace.format(self._rate)
-        grid = Table.grid(padding=(0, 2))
-        grid.add_row(bar, done, pace, clock(self._seconds), self._left())
-        numbers = self._words.numbers(self._line, self._loss) if self._line else ""
-        self._live.update(Group(Text(self._title, style="bold"), grid, Text(numbers)), refresh=True)
-
-    def _left(self) -> str:
-        times = [(self._limit - self._done) / self._rate] if self._rate > 0 else []
+    def _refresh(self, done: int, seconds: float) -> None:
+        times = [(self._limit - done) / self._rate] if self._rate > 0 else []
         if self._max_seconds is not None:
-            times.append(self._max_seconds - self._seconds)
-        return f"{clock(max(0.0, min(times)))} left at most" if times else ""
+            times.append(self._max_seconds - seconds)
+        left = f"{clock(max(0.0, min(times)))} left at most" if times else ""
+        beside = self._words.done(done, self._limit), self._words.pace.format(self._rate), clock(seconds), left
+        below = self._words.numbers(self._line, self._loss) if self._line else ""
+        show(self._bar, done, "  ".join(beside), below)
+
+
+def live_bar(total: int, console: Console | None = None, title: str = "") -> Progress:
+    """A bar on the terminal with its title above; `show` says how far it is, and gives it text."""
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.text import Text
+
+    class Bar(Progress):
+        def get_renderables(self) -> Iterator[Any]:
+            for task in self.tasks:
+                above, below = Text(task.description, style="bold"), Text(task.fields["below"])
+                yield from filter(None, (above, self.make_tasks_table(self.tasks), below))
+
+    bar = Bar(BarColumn(36), TextColumn("{task.fields[beside]}"), console=console, auto_refresh=False)
+    bar.add_task(title, total=total, beside="", below="")
+    return bar
+
+
+def show(bar: Progress, done: int, beside: str, below: str = "") -> None:
+    """Set a bar, the text beside it and the text below it."""
+    bar.update(bar.task_ids[0], completed=done, beside=beside, below=below, refresh=True)
 
 
 class Board(Display):

@@ -26,9 +26,8 @@ import json
 import logging
 import math
 import os
-from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import storage
 from ..storage import FolderError
@@ -162,30 +161,16 @@ def read_about(directory: Path) -> dict[str, Any]:
 class Record:
     """The two files of lines in a run's folder.
 
-    `sizes` are their sizes in bytes at the checkpoint that the run goes on from: what was written after it is cut off, for it
-    will be written again. None begins them anew.
+    `sizes` are their sizes in bytes at the checkpoint that the run goes on from; None begins them anew.
     """
 
     def __init__(self, directory: Path, sizes: dict[str, int] | None = None) -> None:
-        self._paths = {name: directory / name for name in (METRICS, FLOW)}
-        self._files: dict[str, FileIO] = {}
-        for name, path in self._paths.items():
-            # unbuffered: a line that a full disk did not take must not be tried again when the file is closed
-            self._files[name] = file = open(path, "ab", buffering=0)  # noqa: SIM115
-            kept = (sizes or {}).get(name, 0)
-            if os.path.getsize(path) > kept:
-                file.truncate(kept)
+        self._files = {name: storage.Lines(directory / name, (sizes or {}).get(name, 0)) for name in (METRICS, FLOW)}
         self.next_snapshot = 0
 
     def append(self, name: str, line: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl or flow.jsonl."""
-        values = {key: storage.finite(value) for key, value in line.items()}
-        left = json.dumps(values, allow_nan=False).encode() + b"\n"
-        try:
-            while left:
-                left = left[self._files[name].write(left) :]
-        except OSError as error:
-            raise storage.cannot_write(self._paths[name], error) from error
+        self._files[name].append(line)
 
     def snapshot(self, updates: int, seen: Snapshot) -> None:
         """Add a line to flow.jsonl, if one is due."""
@@ -197,40 +182,35 @@ class Record:
 
     def settle(self) -> dict[str, int]:
         """Make sure that all lines are on the disk, and return the sizes of the files."""
-        for name, file in self._files.items():
-            try:
-                os.fsync(file.fileno())
-            except OSError as error:
-                raise storage.cannot_write(self._paths[name], error) from error
-        return {name: os.path.getsize(path) for name, path in self._paths.items()}
+        return {name: file.settle() for name, file in self._files.items()}
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
 
 
-class Checkpoint(NamedTuple):
-    """The state of a run: named tensors, and plain values as JSON can hold them."""
-
-    tensors: dict[str, torch.Tensor]
-    values: dict[str, Any]
-
-
 class CheckpointError(ValueError):
     """A checkpoint can't be used; the message names the file and why."""
 
 
-def write_checkpoint(directory: Path, config: Config, updates: int, state: Checkpoint) -> None:
-    """Write the state of the run in `directory` after `updates` updates, and remove all but the last two."""
+def write_checkpoint(directory: Path, config: Config, updates: int, state: dict[str, Any]) -> None:
+    """Write the state of the run in `directory` after `updates` updates, and remove all but the last two.
+
+    `state` has tensors, and plain values as JSON can hold them, by name.
+    """
+    import torch
+
+    tensors = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    values = {name: value for name, value in state.items() if name not in tensors}
     folder = directory / CHECKPOINTS
     folder.mkdir(exist_ok=True)
-    header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(state.values, allow_nan=False)}
-    storage.write_tensors(folder / f"{updates:09d}.safetensors", state.tensors, header)
+    header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
+    storage.write_tensors(folder / f"{updates:09d}.safetensors", tensors, header)
     for old in _newest_first(folder)[KEPT:]:
         old.unlink(missing_ok=True)
 
 
-def newest_checkpoint(directory: Path, config: Config) -> Checkpoint | None:
+def newest_checkpoint(directory: Path, config: Config) -> dict[str, Any] | None:
     """The newest usable state of the run in `directory`, or None if none was written; a warning names those refused."""
     refused: list[str] = []
     folder = directory / CHECKPOINTS
@@ -248,7 +228,7 @@ def newest_checkpoint(directory: Path, config: Config) -> Checkpoint | None:
     return None
 
 
-def read_checkpoint(path: Path, config: Config) -> Checkpoint:
+def read_checkpoint(path: Path, config: Config) -> dict[str, Any]:
     """One checkpoint, verified."""
     try:
         tensors, header, whole = storage.read_tensors(path)
@@ -264,7 +244,7 @@ def read_checkpoint(path: Path, config: Config) -> Checkpoint:
         raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
     if differences:
         raise CheckpointError(f"{path} is refused, it is of another run: here {', '.join(differences)}")
-    return Checkpoint(tensors, json.loads(header["values"]))
+    return {**tensors, **json.loads(header["values"])}
 
 
 def _newest_first(folder: Path) -> list[Path]:

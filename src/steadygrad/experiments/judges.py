@@ -34,7 +34,7 @@ from ..reproducible import stream
 from ..snapshots import measured, snapshot
 from ..storage import finite
 from .evaluation import Result, Score, figure, look, score
-from .methods import Diverged
+from .methods import Diverged, State, starting_with
 from .network import Tally
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 PROMISE, AT_LEAST = 5.0, 0.01
 """All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
+BEST = "best."  # what the names of the best weights begin with in a checkpoint
 LINES = 10
 """So many lines of metrics in an epoch, at even distances, the one at its end included; fewer where it has fewer updates."""
 
@@ -151,8 +152,8 @@ class BySuccess(_Judge):
         success = {"updates": updates, "seconds": seconds, "best": best}
         return {"success": success, "polishing": self.polishing, "horizon": self.horizon}
 
-    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
-        success = values["success"]
+    def load_state(self, state: State) -> None:
+        success = state["success"]
         if success["updates"] is not None:
             self.solved = success["updates"], success["seconds"]
         if (best := success["best"]) is not None:
@@ -160,9 +161,10 @@ class BySuccess(_Judge):
             found = Score(best["error"], best["errors"], loss, best["sequences"])
             # version 0.1.0 wrote 0 for what was not tested
             is_tested = self.solved is not None or self.config.latch is not None
-            self.best = Candidate(best["updates"], found, weights, best["beyond"] if is_tested else None)
-        self.polishing = None if values["polishing"] is None else tuple(values["polishing"])
-        self.horizon = values.get("horizon")
+            beyond = best["beyond"] if is_tested else None
+            self.best = Candidate(best["updates"], found, starting_with(BEST, state), beyond)
+        self.polishing = None if state["polishing"] is None else tuple(state["polishing"])
+        self.horizon = state.get("horizon")
 
     def result(self, reason: str) -> Result:
         updates = self.done
@@ -294,11 +296,11 @@ class ByValidation(_Judge):
         best = {"epoch": self.best_epoch, "updates": self.best_updates, "valid": finite(self.valid)}
         return {"best": best, "learning": self._learning, "lined": list(self._lined)}
 
-    def load_state(self, weights: dict[str, Tensor], values: dict[str, Any]) -> None:
-        best = values["best"]
-        self._weights, self.best_epoch, self.best_updates = weights, best["epoch"], best["updates"]
+    def load_state(self, state: State) -> None:
+        best, self._weights = state["best"], starting_with(BEST, state)
+        self.best_epoch, self.best_updates = best["epoch"], best["updates"]
         self.valid = math.inf if best["valid"] is None else best["valid"]
-        self._learning, self._lined = values["learning"], tuple(values["lined"])
+        self._learning, self._lined = state["learning"], tuple(state["lined"])
 
     def result(self, reason: str) -> Result:
         try:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from . import problem as problems
 from .config import DRAWN, Config
-from .methods import method
+from .methods import State, method, starting_with
 from .network import Network, Tally
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from ..tasks import Batch
     from .latch import Latch
 
-WEIGHTS, MEAN, KEPT, BEFORE, GENERATOR, STATE = "weights.", "mean.", "kept.", "before.", "generator", "state"
-"""Names of tensors in a checkpoint, or what they begin with."""
-
-State = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and plain values as JSON can hold them."""
+WEIGHTS, MEAN, KEPT, BEFORE = "weights.", "mean.", "kept.", "before."
+"""What the names of tensors begin with in a checkpoint."""
 
 
 class Draws:
@@ -76,11 +73,11 @@ class Draws:
         return self.lengths.observe(loss)
 
     def state(self) -> State:
-        return {GENERATOR: self.generator.get_state()}, {"curriculum": self.lengths.state_dict()}
+        return {"generator": self.generator.get_state(), "curriculum": self.lengths.state_dict()}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self.generator.set_state(tensors[GENERATOR])
-        self.lengths.load_state_dict(values["curriculum"])
+    def load_state(self, state: State) -> None:
+        self.generator.set_state(state["generator"])
+        self.lengths.load_state_dict(state["curriculum"])
 
 
 class Passes:
@@ -134,15 +131,14 @@ class Passes:
         self._begin(0)
 
     def state(self) -> State:
-        values = {"epoch": self.epoch, "place": self._place, "tokens": self.tokens}
-        values |= {"whole": self.whole.state(), "figure_since": self.since.state()}
-        return {} if self._state is None else {STATE: self._state}, values
+        carried = {} if self._state is None else {"state": self._state}
+        costs = {"whole": self.whole.state(), "figure_since": self.since.state()}
+        return {**carried, "epoch": self.epoch, "place": self._place, "tokens": self.tokens, **costs}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        self._state = tensors.get(STATE)
-        self.epoch, self.tokens = values["epoch"], values["tokens"]
-        self.whole, self.since = Tally(*values["whole"]), Tally(*values["figure_since"])
-        self._begin(values["place"])
+    def load_state(self, state: State) -> None:
+        self._state, self.epoch, self.tokens = state.get("state"), state["epoch"], state["tokens"]
+        self.whole, self.since = Tally(*state["whole"]), Tally(*state["figure_since"])
+        self._begin(state["place"])
 
     def _begin(self, place: int) -> None:
         """Go to the chunk of this number within the epoch."""
@@ -220,26 +216,25 @@ class Learner:
 
     def state(self) -> State:
         """All that the next update depends on."""
-        tensors, values = self.method.state()
+        state = self.method.state()
         for start, network in self._networks.items():
-            tensors |= {start + name: tensor.detach() for name, tensor in network.state_dict().items()}
-        more, place = self.feed.state()
+            state |= {start + name: tensor.detach() for name, tensor in network.state_dict().items()}
         schedules = {name: schedule.state_dict() for name, schedule in self._schedules.items()}
-        values |= {"schedules": schedules, "rates": [self.lr, self.alpha]}
-        values |= {} if self.latch is None else {"latch": self.latch.state()}
-        return {**tensors, **more}, {**values, **place}
+        state |= {"schedules": schedules, "rates": [self.lr, self.alpha]}
+        state |= {} if self.latch is None else {"latch": self.latch.state()}
+        return {**state, **self.feed.state()}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+    def load_state(self, state: State) -> None:
         """Go on from `state()`, to the very same numbers."""
         for start, network in self._networks.items():
-            network.load_state_dict(starting_with(start, tensors))
-        self.method.load_state(tensors, values)
+            network.load_state_dict(starting_with(start, state))
+        self.method.load_state(state)
         if self.latch is not None:  # whose stage decides where lengths grow to
-            self.latch.load_state(values["latch"])
-        self.feed.load_state(tensors, values)
+            self.latch.load_state(state["latch"])
+        self.feed.load_state(state)
         for name, schedule in self._schedules.items():
-            schedule.load_state_dict(values["schedules"][name])
-        self.lr, self.alpha = values["rates"]
+            schedule.load_state_dict(state["schedules"][name])
+        self.lr, self.alpha = state["rates"]
         self._apply_rates()
 
     def adopt(self, before: bool = False) -> None:
@@ -285,8 +280,3 @@ class Learner:
         if MEAN in self._networks and (number := self._averaged) > 0:
             for mean, parameter in zip(self._networks[MEAN].parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(parameter, 1 / number)
-
-
-def starting_with(start: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint whose names begin so, without that beginning."""
-    return {name.removeprefix(start): each for name, each in tensors.items() if name.startswith(start)}

@@ -28,14 +28,13 @@ from . import problem as problems
 from .config import DRAWN, Config
 from .display import PROGRESS, Display, displays, words
 from .evaluation import Result
-from .judges import BySuccess, ByValidation
-from .learner import Learner, starting_with
-from .methods import Diverged
+from .judges import BEST, BySuccess, ByValidation
+from .learner import Learner
+from .methods import Diverged, State
 from .network import Network, threads
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display
-BEST = "best."  # what the names of the best weights begin with in a checkpoint
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM"}
 """What Ctrl-C or a scheduler sends before it kills, and what the result then says."""
 
@@ -47,7 +46,7 @@ class Loop:
     """
 
     def __init__(
-        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: files.Checkpoint | None
+        self, config: Config, problem: Any, directory: Path, displays: list[Display], found: State | None
     ) -> None:
         self.config, self.problem, self.directory, self.displays = config, problem, directory, displays
         self.interrupted: str | None = None
@@ -56,10 +55,9 @@ class Loop:
         self.judge = (BySuccess if config.form == DRAWN else ByValidation)(self)
         self._before, sizes, snapshot = 0.0, None, 0
         if found is not None:
-            values = found.values
-            self.learner.load_state(found.tensors, values)
-            self.judge.load_state(starting_with(BEST, found.tensors), values)
-            self._before, sizes, snapshot = values["seconds"], values["sizes"], values["next_snapshot"]
+            self.learner.load_state(found)
+            self.judge.load_state(found)
+            self._before, sizes, snapshot = found["seconds"], found["sizes"], found["next_snapshot"]
         self.record = files.Record(directory, sizes)
         self.record.next_snapshot = snapshot
         self._begun = perf_counter()
@@ -93,12 +91,9 @@ class Loop:
     def save(self) -> None:
         """Write a checkpoint, and the best weights if they are new."""
         sizes = self.record.settle()
-        tensors, values = self.learner.state()
         _, best = self.judge.best_weights or (0, {})
-        tensors |= {BEST + name: tensor for name, tensor in best.items()}
-        values |= self.judge.state()
-        values |= {"seconds": self.seconds, "sizes": sizes, "next_snapshot": self.record.next_snapshot}
-        state = files.Checkpoint(tensors, values)
+        state = {**self.learner.state(), **{BEST + name: tensor for name, tensor in best.items()}, **self.judge.state()}
+        state |= {"seconds": self.seconds, "sizes": sizes, "next_snapshot": self.record.next_snapshot}
         files.write_checkpoint(self.directory, self.config, self.learner.updates, state)
         self._write_best()
 

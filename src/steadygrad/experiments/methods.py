@@ -29,8 +29,8 @@ from .network import Network
 LOST = 1000  # so many updates in a row without a finite gradient, and the run has diverged
 BLOWN_UP = 1000.0  # a mean loss so many times that of the first update, and the run has diverged
 ADAM_SECOND = 0.999
-OPTIMIZER, SUMS = "optimizer.", "sums"
-"""In a checkpoint: what the names of the optimizer's tensors begin with, and the sums of the regression."""
+State = dict[str, Any]
+"""What a checkpoint holds of something, by name: tensors, and plain values as JSON can hold them."""
 
 
 class Diverged(ArithmeticError):
@@ -110,14 +110,13 @@ class Method:
             "skipped": skipped - since.skipped_before,
         }
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that the next update depends on but the parameters and the rate: tensors by name, and plain values."""
-        return {}, {"updates": self.updates, "since": asdict(self.since), "first_loss": self._first_loss}
+    def state(self) -> State:
+        """All that the next update depends on but the parameters and the rate."""
+        return {"updates": self.updates, "since": asdict(self.since), "first_loss": self._first_loss}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Go on from `state()`, to the very same numbers. Tensors of other names are ignored; the rate stays."""
-        self.updates, self.since = values["updates"], Since(**values["since"])
-        self._first_loss = values["first_loss"]
+    def load_state(self, state: State) -> None:
+        """Go on from `state()`, to the very same numbers. Other names are ignored; the rate stays."""
+        self.updates, self.since, self._first_loss = state["updates"], Since(**state["since"]), state["first_loss"]
 
     @property
     def after(self) -> str:
@@ -170,17 +169,16 @@ class Descent(Method):
                 raise Diverged(f"the last {LOST:,} gradients were not finite, {self.after}")
         return loss
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, rest = _moments(self.optimizer)
+    def state(self) -> State:
         clipper = None if self.clipper is None else self.clipper.state_dict()
-        return tensors, {**super().state()[1], "optimizer": rest, "lost": self._lost, "clipper": clipper}
+        return {**super().state(), **_moments(self.optimizer), "lost": self._lost, "clipper": clipper}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        super().load_state(tensors, values)
-        _load_moments(self.optimizer, tensors, values["optimizer"])
+    def load_state(self, state: State) -> None:
+        super().load_state(state)
+        _load_moments(self.optimizer, state)
         if self.clipper is not None:
-            self.clipper.load_state_dict(values["clipper"])
-        self._lost = values["lost"]
+            self.clipper.load_state_dict(state["clipper"])
+        self._lost = state["lost"]
 
     def _step(self, loss: float) -> float:
         """Make the step, and return the norm of the gradient before clipping."""
@@ -208,22 +206,26 @@ def _optimizer(config: Config, parameters: list[torch.nn.Parameter]) -> Optimize
     return torch.optim.SGD(parameters, lr, momentum, nesterov=config.optimizer == "nesterov", fused=True)
 
 
-def _moments(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What an optimizer keeps for each parameter: tensors by name, and plain values."""
-    state = optimizer.state_dict()["state"]
-    found = {f"{index}.{key}": value for index, entries in state.items() for key, value in entries.items()}
-    tensors = {OPTIMIZER + name: value for name, value in found.items() if isinstance(value, Tensor)}
-    return tensors, {name: value for name, value in found.items() if not isinstance(value, Tensor)}
+def _moments(optimizer: Optimizer) -> State:
+    """What an optimizer keeps for each parameter: tensors as 'optimizer.0.exp_avg', plain values under 'optimizer'."""
+    kept = optimizer.state_dict()["state"]
+    found = {f"{index}.{key}": value for index, entries in kept.items() for key, value in entries.items()}
+    tensors = {f"optimizer.{name}": value for name, value in found.items() if isinstance(value, Tensor)}
+    return {**tensors, "optimizer": {name: value for name, value in found.items() if not isinstance(value, Tensor)}}
 
 
-def _load_moments(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
+def _load_moments(optimizer: Optimizer, state: State) -> None:
     """Give an optimizer what `_moments` found; its settings stay."""
-    found = {name.removeprefix(OPTIMIZER): t for name, t in tensors.items() if name.startswith(OPTIMIZER)}
     entries: dict[int, dict[str, Any]] = {}
-    for name, value in {**found, **rest}.items():
+    for name, value in {**starting_with("optimizer.", state), **state["optimizer"]}.items():
         index, key = name.split(".", 1)
         entries.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def starting_with(start: str, state: State) -> State:
+    """What of a state has a name that begins so, without that beginning."""
+    return {name.removeprefix(start): value for name, value in state.items() if name.startswith(start)}
 
 
 class Newton(Method):
@@ -257,15 +259,15 @@ class Newton(Method):
         self.note(loss)
         return loss
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, _ = _moments(self._optimizer)
-        group = self._optimizer.param_groups[0]
-        return tensors, {**super().state()[1], "newton": {name: group[name] for name in ("damping", "steps")}}
+    def state(self) -> State:
+        group, moments = self._optimizer.param_groups[0], _moments(self._optimizer)
+        del moments["optimizer"]  # it keeps tensors alone
+        return {**super().state(), **moments, "newton": {name: group[name] for name in ("damping", "steps")}}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        super().load_state(tensors, values)
-        _load_moments(self._optimizer, tensors, {})
-        self._optimizer.param_groups[0].update(values["newton"])
+    def load_state(self, state: State) -> None:
+        super().load_state(state)
+        _load_moments(self._optimizer, {**state, "optimizer": {}})
+        self._optimizer.param_groups[0].update(state["newton"])
 
 
 class Regression(Method):
@@ -296,14 +298,13 @@ class Regression(Method):
         self.network.readout.weight.copy_(found[1:].t())
         self._fitted = self.updates
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {} if self._echo.sums is None else {SUMS: self._echo.sums}
-        return tensors, {**super().state()[1], "fitted": self._fitted}
+    def state(self) -> State:
+        sums = {} if self._echo.sums is None else {"sums": self._echo.sums}
+        return {**super().state(), **sums, "fitted": self._fitted}
 
-    def load_state(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        super().load_state(tensors, values)
-        self._fitted = values["fitted"]
-        self._echo.sums = tensors.get(SUMS)
+    def load_state(self, state: State) -> None:
+        super().load_state(state)
+        self._fitted, self._echo.sums = state["fitted"], state.get("sums")
         self._echo.sequences = self.updates * self.config.batch
 
 

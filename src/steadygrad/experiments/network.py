@@ -38,6 +38,7 @@ from .config import NETWORKS, OF_GATED, Config, ConfigError
 
 if TYPE_CHECKING:
     from ..data import Chunk, costs
+    from ..layers.noisy import Noisy
 
 SPARSITY = 0.9
 """The share of a reservoir's recurrent weights that are 0."""
@@ -96,7 +97,11 @@ class Network(nn.Module):
         self.rnn, self.readout = _layers(config, self.problem)
         self._dtype = getattr(torch, config.dtype)
         self._recurrent = [parameter for parameter in self.rnn.parameters() if parameter.requires_grad]
-        self.noisy = Noisy(self.rnn, config.noise) if config.noise > 0 else None
+        self.noisy: Noisy | None = None
+        if config.noise > 0:
+            from ..layers.noisy import Noisy
+
+            self.noisy = Noisy(self.rnn, config.noise)
         self._by_hand = None if self.is_forced else loss_by_hand(self.problem)
         _draw(self, config)
 
@@ -241,43 +246,6 @@ class Network(nn.Module):
         if self.is_forced and not inputs.is_floating_point():
             inputs = nn.functional.one_hot(inputs, self.problem.input_size).to(self._dtype)
         return inputs.to(self._dtype) if inputs.is_floating_point() else inputs
-
-
-class Noisy:
-    """A plain layer with noise before the nonlinearity of every unit, at every step.
-
-        h_k = σ(W_rec h_{k−1} + [W_in, s I] [u_k, ε_k] + b),   ε ~ N(0, 1) [T, B, H]
-
-    It computes with the weights of `rnn`, which get its gradient. Ω is that of the states it goes through.
-    """
-
-    def __init__(self, rnn: Any, size: float) -> None:
-        self.rnn, self.units, self.tokens = rnn, rnn.hidden_size, rnn.input_size
-        names = ("nonlinearity", "leak", "omega", "clip_error", "backend", "bias")
-        options = {name: getattr(rnn, name) for name in names}
-        dtype = rnn.weight_hh_l0.dtype
-        with torch.random.fork_rng(devices=[]):
-            self.layer: Any = steadygrad.RNN(self.tokens + self.units, self.units, **options, dtype=dtype)
-        self.layer.record = False
-        self.scale(size)
-
-    def scale(self, size: float) -> None:
-        """Take another standard deviation of the noise."""
-        self.weight_of_noise = size * torch.eye(self.units, dtype=self.rnn.weight_hh_l0.dtype)
-
-    def inputs(self, given: Tensor, generator: torch.Generator) -> Tensor:
-        """Inputs [T, B, I + H]: what is given, tokens as vectors, and the noise."""
-        if not given.is_floating_point():
-            given = nn.functional.one_hot(given, self.tokens)
-        T, B, _ = given.shape
-        noise = torch.randn(T, B, self.units, generator=generator, dtype=self.weight_of_noise.dtype)
-        return torch.cat([given.to(noise.dtype), noise], -1)
-
-    def __call__(self, inputs: Tensor, state: Any) -> Any:
-        self.layer.alpha = self.rnn.alpha
-        weights = dict(self.rnn.named_parameters())
-        weights["weight_ih_l0"] = torch.cat([weights["weight_ih_l0"], self.weight_of_noise], 1)
-        return torch.func.functional_call(self.layer, weights, (inputs, state))
 
 
 def _layers(config: Config, problem: Any) -> tuple[Any, Any]:

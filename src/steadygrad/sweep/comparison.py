@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
-from steadygrad import tasks
 from steadygrad.experiments import preset
 from steadygrad.sweep.grid import Cell, Grid, Seeds, chosen_seeds
 
@@ -168,6 +167,8 @@ def lstm_units(problem: str) -> int:
     >>> lstm_units("temporal-order")  # 50 units: 3,054 parameters, of the LSTM 2,948
     23
     """
+    from steadygrad import tasks
+
     task: Any = tasks.get(problem)
     H, I, O = task.hidden_size, task.input_size, task.output_size
     number = H * (H + I + 1) + O * (H + 1)

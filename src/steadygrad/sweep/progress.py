@@ -25,6 +25,7 @@ from typing import Any, TextIO
 from steadygrad.checks import one_of
 from steadygrad.experiments import Config, Result
 from steadygrad.experiments.config import DRAWN
+from steadygrad.experiments.display import PROGRESS, clock, live_bar, show
 from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read, remaining
 from steadygrad.sweep.grid import Cell, Grid
 from steadygrad.wording import duration
@@ -35,7 +36,6 @@ SHAPE = (
     *("backend", "dtype", "threads"),
 )
 """The settings on which the time of an update depends."""
-STYLES = ("auto", "plain", "none")
 INTERVAL = 1.0
 
 
@@ -135,17 +135,21 @@ class Watch:
         style: str = "auto",
         stream: TextIO | None = None,
     ) -> None:
-        self.style, self.stream = one_of("progress", style, STYLES), stream or sys.stderr
+        self.style, self.stream = one_of("progress", style, PROGRESS), stream or sys.stderr
         self.left = {cell.id: cell for cell in cells}
         self.directory, self.workers, self.total = directory, workers, done + len(cells)
         self._seconds: list[tuple[Cell, float]] = []
+        self._begun = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._bar: Any = None
 
     def __enter__(self) -> Watch:
         if self.style == "auto" and self.stream.isatty():
-            self._bar = _bar(self.stream, self.total)
+            from rich.console import Console
+
+            self._bar = live_bar(self.total, Console(file=self.stream))
+            self._bar.start()
         if self.style != "none":
             self._thread.start()
         return self
@@ -193,7 +197,8 @@ class Watch:
             else:
                 print(line + self._rest(), file=self.stream, flush=True)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.total - len(self.left), rest=self._rest())
+            done, passed = self.total - len(self.left), clock(time.monotonic() - self._begun)
+            show(self._bar, done, f"{done}/{self.total} cells{self._rest()}  {passed}")
 
     def _follow(self) -> None:
         while not self._stop.wait(INTERVAL):
@@ -205,17 +210,6 @@ class Watch:
         left, running = self.time_left, self.running
         last = "" if left is None else f" · about {duration(left)} left"
         return f" · {running} running · {len(self.left) - running} waiting{last}"
-
-
-def _bar(stream: TextIO, total: int) -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TextColumn("{task.completed}/{task.total} cells{task.fields[rest]}"), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(file=stream))
-    bar.add_task("", total=total, rest="")
-    bar.start()
-    return bar
 
 
 def _kind(cell: Cell) -> tuple[Any, ...]:
