@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,10 @@ LOOK: dict[Any, Any] = {
     # Fixed, so that the same data gives the same file, byte for byte.
     "svg.hashsalt": "steadygrad",
 }
+
+
+READABLE = 16
+"""Arrays of up to so many entries stand in a figure's JSON file as well."""
 
 
 def require(what: str = "drawing a figure") -> None:
@@ -85,6 +90,33 @@ def save(figure: Figure, path: Path) -> list[Path]:
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
     return [png, svg]
+
+
+def save_with_data(
+    name: str, data: Mapping[str, Any], figure: Figure, directory: Path, *, about: Mapping[str, str | None]
+) -> list[Path]:
+    """Writes a figure's numbers (arrays by name) and pictures to `directory`, made if it is missing; returns the paths.
+
+    NAME.npz             every array
+    NAME.json            what `about` says, the scalars, short lists, and the shapes of the arrays
+    NAME.png, NAME.svg   the picture
+    """
+    import numpy as np
+
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    arrays = {key: value for key, value in data.items() if value.ndim > 0}
+    record: dict[str, Any] = {
+        "figure": name,
+        **about,
+        "scalars": {key: value.item() for key, value in data.items() if key not in arrays},
+        "lists": {key: value.tolist() for key, value in arrays.items() if value.ndim == 1 and value.size <= READABLE},
+        "shapes": {key: list(value.shape) for key, value in arrays.items()},
+    }
+    npz, text = directory / f"{name}.npz", directory / f"{name}.json"
+    np.savez_compressed(npz, allow_pickle=False, **arrays)
+    text.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return [npz, text, *save(figure, directory / name)]
 
 
 def signed(value: float, digits: int) -> str:
@@ -157,6 +189,22 @@ def whole_numbers(ax: Axes) -> None:
 def shares(ax: Axes, ticks: Any) -> None:
     """Marks shares between 0 and 1 on the vertical axis, in percent."""
     ax.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
+
+
+def thousands(ax: Axes) -> None:
+    """A few marks on the horizontal axis, thousands as k."""
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+    ax.locator_params(axis="x", nbins=4)
+
+
+def few_powers(ax: Axes) -> None:
+    """A logarithmic vertical axis whose marks say what they are worth, also where it spans less than a power of ten."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def horizontal_lines(ax: Axes) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+NOTHING = "–"
+"""What stands where there is no number."""
 
 
 def columns(lines: Sequence[Sequence[str]], left: Container[int]) -> str:
@@ -32,6 +36,19 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.header):
                 raise ValueError(f"a table's row must have {len(self.header)} entries, not {len(row)}: {list(row)}")
+
+    @classmethod
+    def crossed(
+        cls,
+        header: list[str],
+        across: Mapping[Any, str],
+        entries: Mapping[tuple[tuple[str, ...], Any], str],
+        text: int = 1,
+    ) -> Table:
+        """A line for each place and a column for each of `across`, by its label; `entries` are by place and column."""
+        places = dict.fromkeys(place for place, _ in entries)
+        body = [[*place, *(entries.get((place, column), NOTHING) for column in across)] for place in places]
+        return cls([*header, *across.values()], body, text)
 
     def markdown(self) -> str:
         """As GitHub's Markdown.

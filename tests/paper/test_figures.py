@@ -15,7 +15,8 @@ from steadygrad import provenance
 from steadygrad.dynamics import ErrorSurface, OneUnit
 from steadygrad.dynamics.diagram import bifurcation_diagram
 from steadygrad.paper import PRINTED, FigureData, fig2, fig4, fig6
-from steadygrad.paper.figures import FIGURES, reproduce, save
+from steadygrad.paper.figures import FIGURES, reproduce
+from steadygrad.plotting import save_with_data as save
 
 matplotlib = pytest.importorskip("matplotlib")
 

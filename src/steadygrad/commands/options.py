@@ -149,6 +149,24 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     return typed
 
 
+def words(values: Mapping[str, Any]) -> list[str]:
+    """What to type for these settings: the inverse of `given`.
+
+    >>> words({"bias": False, "length": (50, 200), "options": {"positions": "program"}})
+    ['--no-bias', '--length', '50:200', '--option', 'positions=program']
+    """
+    found: list[str] = []
+    for name, value in values.items():
+        if isinstance(value, bool):
+            found.append(f"--{'' if value else 'no-'}{name}")
+            continue
+        listed = [f"{key}={each}" for key, each in value.items()] if isinstance(value, dict) else [value]
+        for each in listed:
+            text = ":".join(map(str, each)) if isinstance(each, tuple) else "none" if each is None else str(each)
+            found += [option(name), text]
+    return found
+
+
 def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
     """Raises ValueError with the names of options that were typed and that nothing would read."""
     others = [option(name) for name in typed if name not in allowed]

@@ -117,8 +117,7 @@ def _tuned(args: argparse.Namespace, budget: str, out: Path) -> dict[str, Any]:
 def _grid(args: argparse.Namespace, budget: str, more: dict[str, Any]) -> Grid:
     from .. import sweep
 
-    given = {"seeds": args.seeds, "max_updates": args.max_updates, "epochs": args.epochs}
-    size = {name: value for name, value in given.items() if value is not None}
+    size = _typed(args, "seeds", "max_updates", "epochs")
     presets = {} if args.preset is None else {"presets": [args.preset]}
     grid = sweep.get(args.what, budget, **size, **more, **presets)
     if args.what == "tasks" and args.preset in (None, "steady"):
@@ -129,7 +128,7 @@ def _grid(args: argparse.Namespace, budget: str, more: dict[str, Any]) -> Grid:
 def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     """Print the figure or table in numbers, and what the paper says; return the page."""
     from .. import plotting
-    from ..paper import comparison, fig7, figures
+    from ..paper import comparison, fig7
     from ..paper.tables import TABLES as PRINTED
     from ..report import pages, tables
 
@@ -142,7 +141,7 @@ def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     elif what == "fig7":
         print(f"The paper: {fig7.CLAIM}\n{pages.measured(records)}\n")
         data, about = fig7.data(records), {"title": fig7.TITLE, "claim": fig7.CLAIM, "command": command}
-        written = figures.save("fig7", data, fig7.draw(data), out, about=about)
+        written = plotting.save_with_data("fig7", data, fig7.draw(data), out, about=about)
     elif what in PRINTED:
         written = [sentence.replace("`", "") for sentence in tables.sentences(PRINTED[what], records)]
     for each in written:
@@ -150,16 +149,16 @@ def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     return pages.of_grid(what, records, command)
 
 
+def _typed(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those of the options that were typed."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
 def _left_out(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    for name in names:
-        if getattr(args, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} must be left out with {args.what}, {why}")
+    options.refuse(_typed(args, *names), (), f"with {args.what}, {why}")
 
 
 def _command(args: argparse.Namespace, budget: str) -> str:
     """What to type to make the same records, whatever the folder and the engine."""
-    words = ["steadygrad", "reproduce", args.what, "--budget", budget]
-    for name in ("seeds", "max_updates", "epochs", "preset"):
-        if getattr(args, name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
-    return shlex.join(words)
+    sizes = {"budget": budget, **_typed(args, "seeds", "max_updates", "epochs", "preset")}
+    return shlex.join(["steadygrad", "reproduce", args.what, *options.words(sizes)])

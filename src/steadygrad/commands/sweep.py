@@ -178,21 +178,11 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 def _command(args: argparse.Namespace) -> str:
     """What to type to make the same records, whatever the folder and the engine."""
-    words = ["steadygrad", "sweep", *([args.name] if args.name else [])]
-    for name in ("budget", *AXES, "test_length", "seeds"):
-        if getattr(args, name) is not None:
-            words += [options.option(name), getattr(args, name)]
+    axes = {name: getattr(args, name) for name in ("budget", *AXES, "test_length", "seeds")}
     settings = _settings(args)
-    own = settings.pop("options", {})
-    for name, value in settings.items():
-        if isinstance(value, bool):
-            words.append(f"--{'' if value else 'no-'}{name}")
-        else:
-            text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
-            words += [options.option(name), text]
-    for name, value in own.items():
-        words += ["--option", f"{name}={value}"]
-    return shlex.join(words)
+    settings["options"] = settings.pop("options", {})  # last
+    typed = {name: value for name, value in axes.items() if value is not None}
+    return shlex.join(["steadygrad", "sweep", *filter(None, [args.name]), *options.words({**typed, **settings})])
 
 
 def _dry_run(args: argparse.Namespace, grid: Grid) -> int:

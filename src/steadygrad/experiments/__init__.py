@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ..storage import FolderError as FolderError
     from .config import Config as Config
     from .config import ConfigError as ConfigError
-    from .evaluation import Result as Result
     from .evaluation import Trained as Trained
     from .evaluation import evaluate as evaluate
     from .evaluation import load as load
     from .files import CheckpointError as CheckpointError
+    from .files import Result as Result
     from .files import read_config as read_config
     from .loop import run as run
     from .network import Network as Network
@@ -36,11 +36,10 @@ __getattr__, __dir__ = names_of(
         **dict.fromkeys(("Config", "ConfigError"), ".config"),
         "DataSet": "..data.datasets",
         **dict.fromkeys(("Trained", "evaluate", "load"), ".evaluation"),
-        **dict.fromkeys(("CheckpointError", "read_config"), ".files"),
+        **dict.fromkeys(("CheckpointError", "Result", "read_config"), ".files"),
         "run": ".loop",
         "Network": ".network",
         "preset": ".presets",
-        "Result": ".evaluation",
         "FolderError": "..storage",
     },
 )

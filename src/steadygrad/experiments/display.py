@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..snapshots import Snapshot
 from ..storage import MissingExtra
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
@@ -27,6 +26,8 @@ from .config import ALGORITHMS, DRAWN, Config
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+    from ..snapshots import Snapshot
 
 _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")

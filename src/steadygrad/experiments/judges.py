@@ -33,7 +33,8 @@ from torch import Tensor
 from ..reproducible import stream
 from ..snapshots import measured, snapshot
 from ..storage import finite
-from .evaluation import Result, Score, figure, look, score
+from .evaluation import Score, figure, look, score
+from .files import Result
 from .methods import Diverged, State, starting_with
 from .network import Tally
 

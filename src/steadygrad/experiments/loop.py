@@ -27,7 +27,7 @@ from . import files
 from . import problem as problems
 from .config import DRAWN, Config
 from .display import PROGRESS, Display, displays, words
-from .evaluation import Result
+from .files import Result
 from .judges import BEST, BySuccess, ByValidation
 from .learner import Learner
 from .methods import Diverged, State
@@ -200,7 +200,7 @@ def run(
         if not drawn:
             files.keep_data(directory, problem)
         result = Result.read(directory)
-        if result is not None and not _can_go_on(result, limit, time):
+        if result is not None and not result.can_go_on(limit, time):
             return result
         stack.enter_context(threads(1))
         loop = Loop(config, problem, directory, shown, files.newest_checkpoint(directory, config))
@@ -222,13 +222,6 @@ def _limit(config: Config, asked: dict[str, int | None]) -> int:
             raise ValueError(f"{name} must be left out with {config.problem!r}: {config.limit} limits it")
     limit = asked[config.limit]
     return getattr(config, config.limit) if limit is None else checks.whole(config.limit, limit)
-
-
-def _can_go_on(result: Result, limit: int, max_seconds: float | None) -> bool:
-    """Whether the limit that the run ended at is now higher."""
-    if result.reason == "max_seconds":
-        return max_seconds is None or max_seconds > result.total_seconds
-    return result.reason in ("max_updates", "epochs") and limit > result.reached(result.reason)
 
 
 @contextmanager

@@ -51,8 +51,6 @@ def gradients(directory: Path) -> History:
 
 def draw_run(seen: Mapping[str, Any], score: str = "") -> plotting.Figure:
     """Six panels of one run: `seen` is of `metrics`, `score` what a data set's `train` and `valid` are measured in."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     with plotting.drawing(7.4, 4.2) as figure:
         panels = figure.subplots(2, ACROSS, sharex=True)
         measured = [name for name in PANELS if name in seen]
@@ -66,16 +64,12 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> plotting.Figure:
                 _line(axes, seen["updates"], _drawable(seen[beside], scale), color, label, 0.9)
                 axes.legend(loc="best")
             if scale == "log" and np.isfinite(shown).any():
-                # Ticks that say what they are worth, also where the axis spans less than a power of ten.
-                axes.set_yscale("log")
-                axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=6))
-                axes.yaxis.set_minor_locator(NullLocator())
-                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+                plotting.few_powers(axes)
             if name == "error":
                 _share(axes)
             if name == "spectral_radius":
                 axes.axhline(1.0, color=plotting.BLACK, linewidth=0.8)
-            _updates(axes)
+            plotting.thousands(axes)
         for axes in panels[1]:
             axes.set_xlabel("updates")
     return figure
@@ -98,7 +92,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> plotting.F
             axes.set_title(title)
             if all("error" in seen for _, _, seen in mine):
                 _share(axes)
-            _updates(axes)
+            plotting.thousands(axes)
             if place % across == 0:
                 axes.set_ylabel("answered wrong" if "error" in mine[0][2] else "validation")
             if place >= len(by_title) - across:
@@ -123,8 +117,3 @@ def _drawable(values: Any, scale: str) -> Any:
 def _share(axes: plotting.Axes) -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25 %", "50 %", "75 %", "100 %"])
-
-
-def _updates(axes: plotting.Axes) -> None:
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
-    axes.locator_params(axis="x", nbins=4)

@@ -20,7 +20,7 @@ from steadygrad.report.page import Page
 from steadygrad.success import grouped
 from steadygrad.sweep.cell import STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
-from steadygrad.table import Table
+from steadygrad.table import NOTHING, Table
 from steadygrad.wording import minutes, percent, span
 
 NO_RESULT = "Still running, or interrupted: there is no result yet."
@@ -205,7 +205,7 @@ def _unfinished(folders: Sequence[Path]) -> Table:
     for folder in folders:
         state = "running, or its worker was killed" if (folder / STARTS).is_file() else "waiting"
         lines = storage.read_lines(folder / files.METRICS) if _holds(folder / files.METRICS) else []
-        rows.append([folder.name, state, f"{lines[-1]['updates']:,}" if lines else tables.NOTHING])
+        rows.append([folder.name, state, f"{lines[-1]['updates']:,}" if lines else NOTHING])
     return Table(["cell", "state", "updates"], rows, text=2)
 
 

@@ -18,7 +18,7 @@ from steadygrad.paper import recall as study
 from steadygrad.paper.rows import CLAIMS, Row, rows
 from steadygrad.report import results, tables
 from steadygrad.success import grouped
-from steadygrad.table import Table
+from steadygrad.table import NOTHING, Table
 from steadygrad.wording import percent, span
 
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -51,7 +51,7 @@ def tasks(folder: Path) -> Table:
     for row in found:
         if row.algorithm == "sgd-cr" and row.length[1] == LONGEST:
             beside, error = without.get((row.problem, row.length)), tables.median_error(row.errors.get(BEYOND))
-            solved = str(row.success), beside or tables.NOTHING
+            solved = str(row.success), beside or NOTHING
             body.append([row.problem, span(row.length), *solved, _updates(row), error])
     return Table(["task", "steps", "solved", "without Ω", "updates", f"error at {BEYOND}"], body, text=2)
 
@@ -114,7 +114,7 @@ PARTS = {
 }
 
 
-def _updates(row: Row, none: str = tables.NOTHING) -> str:
+def _updates(row: Row, none: str = NOTHING) -> str:
     return none if row.updates is None else f"{row.updates:,.0f}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import Any
 
@@ -14,10 +14,8 @@ from steadygrad.paper import tables as printed
 from steadygrad.paper.rows import CLAIMS, Row, rows
 from steadygrad.paper.tables import ALGORITHMS, FIGURES, FOLDS, TOLD_APART, PaperTable, Record
 from steadygrad.success import grouped, p_of_pairs
-from steadygrad.table import Table
+from steadygrad.table import NOTHING, Table
 from steadygrad.wording import minutes, percent, span
-
-NOTHING = "–"
 
 
 def success_by_length(records: Sequence[Record]) -> Table:
@@ -63,7 +61,7 @@ def recall(records: Sequence[Record]) -> Table:
         entries[(row.problem, study.NETWORKS[network], f"{row.length[1]:,}"), method] = f"{row.success} ({after})"
     used = {method for _, method in entries}
     across = {name: label for name, label in study.METHODS.items() if name in used}
-    return _crossed(["problem", "network", "steps"], across, entries, text=2)
+    return Table.crossed(["problem", "network", "steps"], across, entries, text=2)
 
 
 def comparison(records: Sequence[Record]) -> Table:
@@ -77,16 +75,7 @@ def comparison(records: Sequence[Record]) -> Table:
         place, column = (methods.METHODS[row.preset].label,), (row.problem, row.length[1])
         entries[place, column] = f"{row.success}, {took}, {row.horizon:.0f} back"
     across = {column: f"{column[0]}, {column[1]}" for column in methods.columns(found)}
-    return _crossed(["method"], across, entries)
-
-
-def _crossed(
-    header: list[str], across: Mapping[Any, str], entries: Mapping[tuple[tuple[str, ...], Any], str], text: int = 1
-) -> Table:
-    """A line for each place and a column for each of `across`; `entries` are by place and column."""
-    places = dict.fromkeys(place for place, _ in entries)
-    body = [[*place, *(entries.get((place, column), NOTHING) for column in across)] for place in places]
-    return Table([*header, *across.values()], body, text)
+    return Table.crossed(["method"], across, entries)
 
 
 def gated_text(records: Sequence[Record]) -> Table:

@@ -64,7 +64,7 @@ class Outcome:
 def finished(cell: Cell, folder: Path) -> Outcome | None:
     """The outcome of a cell that has a result and was tested at all of its test lengths, else None."""
     result = Result.read(folder)
-    if result is None or can_go_on(cell.config, result):
+    if result is None or result.can_go_on(cell.limit, cell.config.max_seconds):
         return None
     tested = read(folder / GENERALISATION) or {}
     if any(str(length) not in tested for length in _tests(cell, result)):
@@ -75,11 +75,6 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
 def remaining(grid: Grid, directory: Path) -> list[Cell]:
     """The cells of a grid that have no outcome in `directory` yet."""
     return [cell for cell in grid.cells if finished(cell, Path(directory) / cell.id) is None]
-
-
-def can_go_on(config: Config, result: Result) -> bool:
-    """Whether the run stopped at a limit that is higher in the config now."""
-    return result.reason == config.limit and result.reached(config.limit) < getattr(config, config.limit)
 
 
 def can_grow(there: Config, asked: Config) -> bool:
@@ -135,11 +130,11 @@ class Work:
         if cell.test_lengths and cell.config.form != "drawn":
             raise ValueError("test_lengths must be left out of a cell of music or text, whose test set is its own")
         result = Result.read(folder)
-        if result is None or can_go_on(cell.config, result):
+        if result is None or result.can_go_on(cell.limit, cell.config.max_seconds):
             there = (folder / files.CONFIG).is_file()
             # What is there differs in its limit at most (`steadygrad.sweep.runner.check`), and goes on to the new one.
             config = files.read_config(folder) if there else cell.config
-            limit = {config.limit: getattr(cell.config, config.limit)}
+            limit: dict[str, Any] = {config.limit: cell.limit}
             result = (self.run or experiments.run)(config, folder, progress="none", resume=there, **limit)
             if result.interrupted:
                 raise KeyboardInterrupt

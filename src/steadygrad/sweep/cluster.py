@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import multiprocessing
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from multiprocessing.pool import ThreadPool
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -99,18 +99,13 @@ def _of(function: Callable[[Any], Any], cell: Any) -> Any:
 
 def _in_time(connect: Callable[[], Any]) -> Any:
     """`connect()`, unless it takes too long: both engines wait without end for something that is no cluster."""
-    answer: Future[Any] = Future()
-
-    def attempt() -> None:
-        try:
-            answer.set_result(connect())
-        except Exception as reason:  # to be raised where it can be heard
-            answer.set_exception(reason)
-
-    threading.Thread(target=attempt, daemon=True).start()
-    if not wait([answer], PATIENCE * TIMEOUT).done:
-        raise TimeoutError(f"no answer that a cluster would give in {PATIENCE * TIMEOUT:.0f} s")
-    return answer.result()
+    waiting = ThreadPool(1)  # its threads do not keep the process from ending
+    answer = waiting.apply_async(connect)
+    waiting.close()
+    try:
+        return answer.get(PATIENCE * TIMEOUT)
+    except multiprocessing.TimeoutError:
+        raise TimeoutError(f"no answer that a cluster would give in {PATIENCE * TIMEOUT:.0f} s") from None
 
 
 @contextmanager

@@ -41,6 +41,11 @@ class Cell:
     preset: str  # the settings it began from
     test_lengths: tuple[int, ...] = ()  # where the trained model is tested beyond the lengths it saw
 
+    @property
+    def limit(self) -> int:
+        """The updates or epochs after which it gives up."""
+        return getattr(self.config, self.config.limit)
+
 
 @dataclass(frozen=True)
 class Grid:

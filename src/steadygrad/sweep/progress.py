@@ -67,7 +67,7 @@ def estimate(grid: Grid, directory: Path, workers: int) -> Estimate:
             continue
         if shape not in known:
             known[shape] = (measured_update if config.form == DRAWN else measured_epoch)(config)
-        seconds[cell.id] = known[shape] * getattr(config, config.limit)
+        seconds[cell.id] = known[shape] * cell.limit
     return Estimate(seconds, workers)
 
 

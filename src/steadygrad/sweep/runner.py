@@ -90,7 +90,7 @@ def check(grid: Grid, directory: Path) -> None:
             continue
         there, limit = files.read_config(folder), cell.config.limit
         if can_grow(there, cell.config):
-            there = there.changed(**{limit: getattr(cell.config, limit)})
+            there = there.changed(**{limit: cell.limit})
         if other := there.differences(cell.config):
             why = f"{folder} holds another run (there {'; '.join(other)})"
             raise ValueError(f"{why}: choose another folder for this sweep")
