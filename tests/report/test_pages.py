@@ -14,8 +14,8 @@ from made_up import record, run_folder
 
 from in_browser import opened
 from steadygrad.experiments import Config
+from steadygrad.page import Page
 from steadygrad.report import pages, tables
-from steadygrad.report.page import Page
 from steadygrad.report.tables import Table
 
 pytest.importorskip("matplotlib")

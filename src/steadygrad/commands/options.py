@@ -150,20 +150,16 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def words(values: Mapping[str, Any]) -> list[str]:
-    """What to type for these settings: the inverse of `given`.
-
-    >>> words({"bias": False, "length": (50, 200), "options": {"positions": "program"}})
-    ['--no-bias', '--length', '50:200', '--option', 'positions=program']
-    """
+    """What to type for these settings: the inverse of `given`."""
     found: list[str] = []
     for name, value in values.items():
         if isinstance(value, bool):
             found.append(f"--{'' if value else 'no-'}{name}")
-            continue
-        listed = [f"{key}={each}" for key, each in value.items()] if isinstance(value, dict) else [value]
-        for each in listed:
-            text = ":".join(map(str, each)) if isinstance(each, tuple) else "none" if each is None else str(each)
-            found += [option(name), text]
+        elif isinstance(value, dict):
+            found += [word for key, each in value.items() for word in (option(name), f"{key}={each}")]
+        else:
+            text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            found += [option(name), "none" if value is None else text]
     return found
 
 

@@ -12,7 +12,7 @@ from . import options
 from . import sweep as sweeping
 
 if TYPE_CHECKING:
-    from ..report.page import Page
+    from ..page import Page
     from ..sweep import Grid
 
 DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")  # computed at once; the others are sweeps

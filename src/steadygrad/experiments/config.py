@@ -1,10 +1,5 @@
 """Every setting of an experiment, declared once: name, type, bounds, default and help text.
 
-    problem    where sequences come from and when it is solved
-    network    the recurrent layer and its read-out
-    method     what is done with the gradient
-    limits     when to test, when to stop, how it is computed
-
 The checks, config.json, the command line and docs/settings.md (both by commands/options.py) are made from these. This
 file needs pydantic and no torch, so that `steadygrad train --help` is quick; the names of what the core registers (such as
 initialisations) stand here as well, and a test compares them with the core's own.

@@ -13,16 +13,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from steadygrad import plotting
+from steadygrad.paper import PRINTED
 from steadygrad.paper import rows as table
 from steadygrad.paper.rows import Record, Row
 from steadygrad.sweep.comparison import METHODS
 
-TITLE = "The earlier solutions beside clipping and Ω"
-CLAIM = (
-    "L1 and L2 penalties keep gradients from exploding at the price of a memory that dies out exponentially; clipping does not "
-    "help with vanishing gradients; LSTM and Hessian-free with structural damping do (section 3.1); SGD-CR solves temporal "
-    "order at lengths of 50 to 200 in all runs (section 4.1)."
-)
+TITLE, CLAIM = PRINTED["comparison"]["title"], PRINTED["comparison"]["claim"]
 
 
 def rows(records: Iterable[Record]) -> list[Row]:

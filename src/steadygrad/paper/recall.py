@@ -20,7 +20,6 @@ from steadygrad import plotting
 from steadygrad.paper import rows as table
 from steadygrad.paper.rows import Record, Row
 
-TITLE = "Recall of the first token against the delay"
 NETWORKS = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
 METHODS = {
     "omega": "Ω, α = 1",

@@ -12,11 +12,11 @@ from steadygrad import __version__, storage
 from steadygrad.analysis import history
 from steadygrad.experiments import Config, Result, files
 from steadygrad.experiments.problem import title
-from steadygrad.paper import comparison, fig7
+from steadygrad.page import Page
+from steadygrad.paper import PRINTED, comparison, fig7
 from steadygrad.paper.rows import CLAIMS, Record
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import curves, tables
-from steadygrad.report.page import Page
 from steadygrad.success import grouped
 from steadygrad.sweep.cell import STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
@@ -104,20 +104,15 @@ def of_sweep(directory: Path) -> Page:
 
 def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
     """The page of what `steadygrad reproduce` swept: 'fig7', 'tasks', 'comparison', 'table1' or 'table2'."""
-    solved = f"{sum(map(_solved, records))} of {len(records)} runs solved their task."
-    heads = {
-        "tasks": ("The pathological tasks", solved, ""),
-        "fig7": (fig7.TITLE, measured(records), fig7.CLAIM),
-        "comparison": (comparison.TITLE, solved, comparison.CLAIM),
-        **{
-            each.name: (each.title, f"Figures are {each.figures}; lower is better.", each.claim)
-            for each in TABLES.values()
-        },
-    }
-    title, lead, claim = heads[what]
-    page = Page(title, lead)
-    if claim:
-        page.text(f"The paper: {claim}")
+    printed = {"title": "The pathological tasks", **(PRINTED[what] if what != "tasks" else {})}
+    lead = f"{sum(map(_solved, records))} of {len(records)} runs solved their task."
+    if what == "fig7":
+        lead = measured(records)
+    elif what in TABLES:
+        lead = f"Figures are {TABLES[what].figures}; lower is better."
+    page = Page(printed["title"], lead)
+    if "claim" in printed:
+        page.text(f"The paper: {printed['claim']}")
     page.text("Made by", command)
     if what == "fig7":
         _success(page, records)

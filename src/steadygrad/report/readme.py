@@ -1,10 +1,5 @@
-"""The parts of README.md that are made of records: what stands between `<!-- generated: NAME -->` and `<!-- end -->`.
-
-bench     the speed of a training step
-tasks     which of the paper's tasks are solved, with Ω and without
-tanh      temporal order by the paper's own tanh network, with Ω and without
-longest   the longest sequences that were solved, by models of their own
-recall    which networks recall the first token after a delay: with Ω, without, and by what people do today
+"""The parts of README.md that are made of records: what stands between `<!-- generated: NAME -->` and `<!-- end -->`. NAME is
+bench, the speed of a training step, or one of `PARTS`.
 """
 
 from __future__ import annotations

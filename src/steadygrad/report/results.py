@@ -1,14 +1,5 @@
-"""RESULTS.md, made of the records in results/ and of results.md, which has the text around their tables.
-
-results/fig7.jsonl       Fig. 7
-results/tasks.jsonl      the tasks, and what is left of them without Ω or clipping (or in results/ablation.jsonl)
-results/claims.jsonl     the same by the paper's own tanh network
-results/table1.jsonl     music
-results/table2.jsonl     Penn Treebank characters
-results/longest.jsonl    past the paper
-results/recall.jsonl     Ω for gated cells; results/gated_text.jsonl and results/digits.jsonl on real data
-results/comparison.jsonl the earlier solutions; results/tuning.jsonl: how their settings were chosen
-results/bench.json       the speed of a training step
+"""RESULTS.md, made of the records in results/ (GRID.jsonl, and bench.json for the speed) and of results.md, which has the text
+around their tables.
 """
 
 from __future__ import annotations
@@ -115,51 +106,31 @@ def _training(record: Record) -> list[str]:
     return [line for sentence in said for line in (sentence, "")]
 
 
+_page, *_texts = re.split(r"<!-- text: (\w+) -->\n", (Path(__file__).parent / "results.md").read_text(encoding="utf-8"))
+PAGE = Template(_page.rpartition("<!--")[0])
+TEXTS = {name: Template(text.removesuffix("\n")) for name, text in zip(_texts[::2], _texts[1::2], strict=True)}
+"""The page, and what is said of a table that has records, by name."""
 COMMAND = "make results"
 SEEDS = re.compile(r"(steadygrad sweep .*--seeds )(\S+)(.*)")
-FIG7 = (
-    "**Settings `{}`.** Temporal order with the paper's tanh units, a model for each length; seeds that solve it, with "
-    "Wilson's 95 % interval. All runs: {}."
-)
-PRINTED = (
-    "Figures are {}, lower is better, each beside the paper's. `paper` are the settings of the "
-    "supplement, `steady` this library's own. Of several seeds it is the mean, with their range in brackets; behind the "
-    "paper's, in brackets, what its final edition printed where that is another. The weights that were best on "
-    "validation count; the test split is read once, at the end."
-)
-COMPARISON = (
-    "Each method beside the paper's: seeds that solve it, updates and minutes until then (medians), and how many steps "
-    "back the error came at the last test. All begin from the settings `fig7` (the paper's tanh network, momentum, lengths "
-    "that grow from 50) and have the same seconds of one core for each run. Each has the best of eight trials over two "
-    "settings of its own, on temporal order at 50 steps and seed 101 (results/tuning.jsonl).\n\n"
-    "![Seeds that solve each problem, by method](docs/comparison.png)"
-)
-GATED_TEXT = (
-    "On real text, the fifth character ahead in the Penn Treebank, in bits, Ω with the same α, fixed beforehand: it does "
-    "not help here."
-)
-DIGITS = (
-    "Handwritten digits of 8 × 8 pixels, read pixel by pixel (64 steps), row by row or in one fixed random order; 50 "
-    "units. α was chosen of 0.1, 1, 4 and 10 by the validation set, on seeds 101 to 103. In brackets, the range over seeds."
-)
 Record = dict[str, Any]
 
 
 def render(folder: Path) -> str:
     """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
-    page = Template((Path(__file__).parent / "results.md").read_text(encoding="utf-8"))
 
     def section(table: Callable[[Any], Table], *grids: str, said: str = "", command: str = "") -> str:
         found = records(folder, *grids)
-        return _made(found, *filter(None, [said]), table(found)) or (not_run(command) if command else "")
+        return _made(found, *([TEXTS[said].template] if said else []), table(found)) or (
+            not_run(command) if command else ""
+        )
 
     gated = [
         section(tables.recall, "recall", command="sweep recall --budget hours --out runs/recall"),
-        section(tables.gated_text, "gated_text", said=GATED_TEXT),
-        section(tables.digits, "digits", said=DIGITS),
+        section(tables.gated_text, "gated_text", said="gated_text"),
+        section(tables.digits, "digits", said="digits"),
     ]
     compare = "reproduce comparison --budget hours --out runs/comparison"
-    return page.substitute(
+    return PAGE.substitute(
         claim=fig7.CLAIM,
         fig7=_by_length(records(folder, "fig7")),
         tasks=section(tables.tasks, "tasks", "ablation", "claims", command="reproduce tasks --budget hours"),
@@ -167,7 +138,7 @@ def render(folder: Path) -> str:
         longest=section(tables.longest, "longest", command="sweep longest --out runs/longest"),
         recall="\n".join(filter(None, gated)),
         compared=comparison.CLAIM,
-        comparison=section(tables.comparison, "comparison", said=COMPARISON, command=compare),
+        comparison=section(tables.comparison, "comparison", said="comparison", command=compare),
         speed=speed(folder).removesuffix("\n"),
     )
 
@@ -175,7 +146,9 @@ def render(folder: Path) -> str:
 def _by_length(found: Sequence[Record]) -> str:
     by_preset = sorted(grouped(found, lambda record: record["preset"]).items())
     made = [
-        _made(mine, FIG7.format(preset, tables.common(mine)), tables.success_by_length(mine))
+        _made(
+            mine, TEXTS["fig7"].substitute(preset=preset, settings=tables.common(mine)), tables.success_by_length(mine)
+        )
         for preset, mine in by_preset
     ]
     return "\n".join(made) or not_run("reproduce fig7 --budget hours")
@@ -184,7 +157,8 @@ def _by_length(found: Sequence[Record]) -> str:
 def _printed(table: PaperTable, found: Sequence[Record]) -> str:
     said = "\n".join(f"- {each}" for each in (*tables.sentences(table, found), *tables.failures(found)))
     parts = (tables.figures(table, found), said, "What it took:", tables.runs(table, found))
-    made = _made(found, PRINTED.format(table.figures), *parts) or not_run(f"reproduce {table.name} --budget hours")
+    said_first = TEXTS["printed"].substitute(figures=table.figures)
+    made = _made(found, said_first, *parts) or not_run(f"reproduce {table.name} --budget hours")
     return f"## {table.title}\n\nThe paper: {table.claim}\n\n{made}"
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
-from steadygrad import plotting, storage
-from steadygrad.table import Table
+from . import plotting, storage
+from .table import Table
 
 
 @dataclass
