@@ -1,7 +1,7 @@
 """Files on disk: written whole or not at all, read with the file's name in every complaint, locked against a second process.
 
 A file is written beside its place and moved there: a reader sees the old one or the new one, whatever happens between. Tensors
-are safetensors files with a header and a sha256 over both; nothing is pickled.
+are safetensors files with a header and a sha256 over both; nothing is pickled. A state is tensors and plain values by name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+
+
+State = dict[str, Any]
+"""The state of something that goes on later, by name: tensors, and plain values as JSON can hold them."""
 
 
 class FolderError(ValueError):
@@ -87,6 +91,28 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], b
         tensors: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     said = header.pop("sha256", None)
     return tensors, header, None if said is None else said == checksum(tensors, header)
+
+
+def of_optimizer(optimizer: torch.optim.Optimizer) -> State:
+    """What an optimizer keeps for each parameter: tensors as 'optimizer.0.exp_avg', plain values under 'optimizer'."""
+    kept = optimizer.state_dict()["state"]
+    found = {f"{index}.{key}": value for index, entries in kept.items() for key, value in entries.items()}
+    plain = {name: value for name, value in found.items() if not hasattr(value, "detach")}
+    return {**{f"optimizer.{name}": found[name] for name in found if name not in plain}, "optimizer": plain}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: State) -> None:
+    """Give an optimizer what `of_optimizer` found; its settings stay."""
+    entries: dict[int, dict[str, Any]] = {}
+    for name, value in {**starting_with("optimizer.", state), **state["optimizer"]}.items():
+        index, key = name.split(".", 1)
+        entries.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def starting_with(start: str, state: State) -> State:
+    """What of a state has a name that begins so, without that beginning."""
+    return {name.removeprefix(start): value for name, value in state.items() if name.startswith(start)}
 
 
 def read_text(path: Path) -> str:

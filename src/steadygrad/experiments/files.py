@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__, storage
-from ..storage import FolderError
+from ..storage import FolderError, State
 from .config import SPLITS, Config, ConfigError
 
 if TYPE_CHECKING:
@@ -282,11 +282,8 @@ class CheckpointError(ValueError):
     """A checkpoint can't be used; the message names the file and why."""
 
 
-def write_checkpoint(directory: Path, config: Config, updates: int, state: dict[str, Any]) -> None:
-    """Write the state of the run in `directory` after `updates` updates, and remove all but the last two.
-
-    `state` has tensors, and plain values as JSON can hold them, by name.
-    """
+def write_checkpoint(directory: Path, config: Config, updates: int, state: State) -> None:
+    """Write the state of the run in `directory` after `updates` updates, and remove all but the last two."""
     from torch import Tensor
 
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -299,7 +296,7 @@ def write_checkpoint(directory: Path, config: Config, updates: int, state: dict[
         old.unlink(missing_ok=True)
 
 
-def newest_checkpoint(directory: Path, config: Config) -> dict[str, Any] | None:
+def newest_checkpoint(directory: Path, config: Config) -> State | None:
     """The newest usable state of the run in `directory`, or None if none was written; a warning names those refused."""
     refused: list[str] = []
     folder = directory / CHECKPOINTS
@@ -317,7 +314,7 @@ def newest_checkpoint(directory: Path, config: Config) -> dict[str, Any] | None:
     return None
 
 
-def read_checkpoint(path: Path, config: Config) -> dict[str, Any]:
+def read_checkpoint(path: Path, config: Config) -> State:
     """One checkpoint, verified."""
     try:
         tensors, header, whole = storage.read_tensors(path)

@@ -32,10 +32,10 @@ from torch import Tensor
 
 from ..reproducible import stream
 from ..snapshots import measured, snapshot
-from ..storage import finite
+from ..storage import State, finite, starting_with
 from .evaluation import Score, figure, look, score
 from .files import Result
-from .methods import Diverged, State, starting_with
+from .methods import Diverged
 from .network import Tally
 
 if TYPE_CHECKING:

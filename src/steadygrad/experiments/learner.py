@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..storage import State, starting_with
 from . import problem as problems
 from .config import DRAWN, Config
-from .methods import State, method, starting_with
+from .methods import method
 from .network import Network, Tally
 from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from .. import __version__, checks, storage
 from ..snapshots import Snapshot
+from ..storage import State
 from . import files
 from . import problem as problems
 from .config import DRAWN, Config
@@ -30,7 +31,7 @@ from .display import PROGRESS, Display, displays, words
 from .files import Result
 from .judges import BEST, BySuccess, ByValidation
 from .learner import Learner
-from .methods import Diverged, State
+from .methods import Diverged
 from .network import Network, threads
 
 CHECKPOINT_SECONDS = 30.0

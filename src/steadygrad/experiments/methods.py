@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from .. import clip
+from .. import clip, storage
+from ..storage import State
 from ..tasks import Batch
 from .config import Config
 from .network import Network
@@ -29,8 +30,6 @@ from .network import Network
 LOST = 1000  # so many updates in a row without a finite gradient, and the run has diverged
 BLOWN_UP = 1000.0  # a mean loss so many times that of the first update, and the run has diverged
 ADAM_SECOND = 0.999
-State = dict[str, Any]
-"""What a checkpoint holds of something, by name: tensors, and plain values as JSON can hold them."""
 
 
 class Diverged(ArithmeticError):
@@ -171,11 +170,11 @@ class Descent(Method):
 
     def state(self) -> State:
         clipper = None if self.clipper is None else self.clipper.state_dict()
-        return {**super().state(), **_moments(self.optimizer), "lost": self._lost, "clipper": clipper}
+        return {**super().state(), **storage.of_optimizer(self.optimizer), "lost": self._lost, "clipper": clipper}
 
     def load_state(self, state: State) -> None:
         super().load_state(state)
-        _load_moments(self.optimizer, state)
+        storage.load_optimizer(self.optimizer, state)
         if self.clipper is not None:
             self.clipper.load_state_dict(state["clipper"])
         self._lost = state["lost"]
@@ -204,28 +203,6 @@ def _optimizer(config: Config, parameters: list[torch.nn.Parameter]) -> Optimize
     if config.optimizer == "rmsprop":
         return torch.optim.RMSprop(parameters, lr=lr, momentum=momentum, foreach=True)
     return torch.optim.SGD(parameters, lr, momentum, nesterov=config.optimizer == "nesterov", fused=True)
-
-
-def _moments(optimizer: Optimizer) -> State:
-    """What an optimizer keeps for each parameter: tensors as 'optimizer.0.exp_avg', plain values under 'optimizer'."""
-    kept = optimizer.state_dict()["state"]
-    found = {f"{index}.{key}": value for index, entries in kept.items() for key, value in entries.items()}
-    tensors = {f"optimizer.{name}": value for name, value in found.items() if isinstance(value, Tensor)}
-    return {**tensors, "optimizer": {name: value for name, value in found.items() if not isinstance(value, Tensor)}}
-
-
-def _load_moments(optimizer: Optimizer, state: State) -> None:
-    """Give an optimizer what `_moments` found; its settings stay."""
-    entries: dict[int, dict[str, Any]] = {}
-    for name, value in {**starting_with("optimizer.", state), **state["optimizer"]}.items():
-        index, key = name.split(".", 1)
-        entries.setdefault(int(index), {})[key] = value
-    optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def starting_with(start: str, state: State) -> State:
-    """What of a state has a name that begins so, without that beginning."""
-    return {name.removeprefix(start): value for name, value in state.items() if name.startswith(start)}
 
 
 class Newton(Method):
@@ -260,13 +237,13 @@ class Newton(Method):
         return loss
 
     def state(self) -> State:
-        group, moments = self._optimizer.param_groups[0], _moments(self._optimizer)
+        group, moments = self._optimizer.param_groups[0], storage.of_optimizer(self._optimizer)
         del moments["optimizer"]  # it keeps tensors alone
         return {**super().state(), **moments, "newton": {name: group[name] for name in ("damping", "steps")}}
 
     def load_state(self, state: State) -> None:
         super().load_state(state)
-        _load_moments(self._optimizer, {**state, "optimizer": {}})
+        storage.load_optimizer(self._optimizer, {**state, "optimizer": {}})
         self._optimizer.param_groups[0].update(state["newton"])
 
 

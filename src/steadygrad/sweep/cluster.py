@@ -10,8 +10,9 @@ import importlib.util
 import logging
 import multiprocessing
 import socket
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.pool import ThreadPool
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,21 +44,40 @@ class _Cluster:
         if address != "auto" or self.name != "ray":
             _reach(self.name, address)
 
+    @abstractmethod
+    def connected(self) -> AbstractContextManager[dict[str, Any]]:
+        """What joblib's backend is to be told, while there is a connection."""
+
+    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
+        """`function` of every cell, in their order."""
+        from joblib import Parallel, delayed, parallel_config
+
+        try:
+            with self.connected() as options, parallel_config(self.name, **options):
+                # One cell a batch, all of them handed over at once: the engine's own scheduler spreads them over its nodes.
+                parallel: Any = Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")  # pyright: ignore[reportArgumentType]
+                return list(parallel(delayed(_of)(function, cell) for cell in cells))
+        except MemoryError:
+            raise
+        except Exception as reason:  # whatever a cluster can die of, the user hears one sentence
+            first = str(reason).strip().splitlines()[:1] or [""]
+            lost = f"the {self.name} cluster at {self.address} was lost ({type(reason).__name__}: {first[0]})"
+            raise ClusterError(
+                f"{lost}; finished cells are kept, and the same command goes on with the rest"
+            ) from reason
+
 
 class Dask(_Cluster):
     """Runs cells on the Dask cluster whose scheduler is at `address`, such as `tcp://10.0.0.1:8786`."""
 
     name, module, example = "dask", "distributed", "tcp://10.0.0.1:8786"
 
-    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
-        """`function` of every cell, in their order."""
+    @contextmanager
+    def connected(self) -> Iterator[dict[str, Any]]:
         from distributed import Client
 
-        with (
-            _explained(self.name, self.address),
-            _in_time(lambda: Client(self.address, timeout=TIMEOUT, set_as_default=False)) as client,
-        ):
-            return _through_joblib("dask", function, cells, client=client, wait_for_workers_timeout=TIMEOUT)
+        with _in_time(lambda: Client(self.address, timeout=TIMEOUT, set_as_default=False)) as client:
+            yield {"client": client, "wait_for_workers_timeout": TIMEOUT}
 
 
 class Ray(_Cluster):
@@ -65,31 +85,20 @@ class Ray(_Cluster):
 
     name, module, example = "ray", "ray", "10.0.0.1:6379"
 
-    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
-        """`function` of every cell, in their order."""
+    @contextmanager
+    def connected(self) -> Iterator[dict[str, Any]]:
         import ray
         from ray.util.joblib import register_ray
 
         register_ray()
         mine = not ray.is_initialized()
-        with _explained(self.name, self.address):
+        if mine:
+            _in_time(lambda: ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR))
+        try:
+            yield {"ray_remote_args": {"max_restarts": -1, "max_task_retries": RESTARTS}}
+        finally:
             if mine:
-                _in_time(lambda: ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR))
-            try:
-                again = {"max_restarts": -1, "max_task_retries": RESTARTS}
-                return _through_joblib("ray", function, cells, ray_remote_args=again)
-            finally:
-                if mine:
-                    ray.shutdown()
-
-
-def _through_joblib(backend: str, function: Callable[[Any], Any], cells: Sequence[Any], **options: Any) -> list[Any]:
-    from joblib import Parallel, delayed, parallel_config
-
-    with parallel_config(backend, **options):
-        # One cell a batch, all of them handed over at once: the engine's own scheduler spreads them over its nodes.
-        parallel: Any = Parallel(n_jobs=-1, batch_size=1, pre_dispatch="all")  # pyright: ignore[reportArgumentType]
-        return list(parallel(delayed(_of)(function, cell) for cell in cells))
+                ray.shutdown()
 
 
 def _of(function: Callable[[Any], Any], cell: Any) -> Any:
@@ -106,18 +115,6 @@ def _in_time(connect: Callable[[], Any]) -> Any:
         return answer.get(PATIENCE * TIMEOUT)
     except multiprocessing.TimeoutError:
         raise TimeoutError(f"no answer that a cluster would give in {PATIENCE * TIMEOUT:.0f} s") from None
-
-
-@contextmanager
-def _explained(engine: str, address: str) -> Iterator[None]:
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception as reason:  # whatever a cluster can die of, the user hears one sentence
-        first = str(reason).strip().splitlines()[:1] or [""]
-        lost = f"the {engine} cluster at {address} was lost ({type(reason).__name__}: {first[0]})"
-        raise ClusterError(f"{lost}; finished cells are kept, and the same command goes on with the rest") from reason
 
 
 def _reach(engine: str, address: str) -> None:
