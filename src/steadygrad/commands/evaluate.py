@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .. import checks, experiments
 from . import options
 
 
@@ -32,8 +33,6 @@ def run_evaluate(args: argparse.Namespace) -> int:
       steadygrad evaluate runs/order --length 250 300 400 50:200
       steadygrad evaluate runs/nottingham --split valid
     """
-    from .. import checks, experiments
-
     checks.whole("--threads", args.threads)
     given = {name for name in ("length", "sequences", "seed", "split", "data") if getattr(args, name) is not None}
     config = experiments.read_config(args.directory)

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import storage
+from .. import experiments, storage
+from ..experiments import files
 
 UNSEEN = (
     "A run keeps the error's norm against lag, the gradient's norm and how often it was clipped, at the checks that wrote a "
@@ -56,10 +57,8 @@ def run_diagnose(args: argparse.Namespace) -> int:
       steadygrad diagnose runs/order                       the findings, and runs/order/gradients.html
       steadygrad diagnose runs/fig7/cells/temporal-order_50_sgd_fig7_seed1 --out sgd.html
     """
-    from .. import experiments
     from ..diagnosis import findings_of, page_of
     from ..diagnosis.recorded import RecordedCell, recorded
-    from ..experiments import files
 
     config = experiments.read_config(args.directory)
     snapshots, metrics = files.read_snapshots(args.directory), storage.read_lines(args.directory / files.METRICS)

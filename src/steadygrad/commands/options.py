@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..experiments import config
+from ..experiments.problem import form
+
 NOT_OPTIONS = ("problem", "path", "algorithm")  # settings that `train` takes in another way
 
 
@@ -57,8 +60,6 @@ def help_text(name: str) -> str:
     >>> help_text("dtype")
     'of weights and states: float32 or float64'
     """
-    from ..experiments import config
-
     names = config.kind(name)[1] if name != "algorithm" else ()  # whose help explains them
     return f"{config.Config.model_fields[name].description}{': ' + either(names) if names else ''}"
 
@@ -75,8 +76,6 @@ def either(names: Iterable[str]) -> str:
 
 def settings() -> dict[str, dict[str, Any]]:
     """argparse's arguments for every setting that is an option, by name."""
-    from ..experiments import config
-
     types: dict[Any, Any] = {
         int: (int, "N"),
         float: (float, "X"),
@@ -102,8 +101,6 @@ def settings() -> dict[str, dict[str, Any]]:
 
 def settings_table() -> str:
     """All settings as Markdown: docs/settings.md."""
-    from ..experiments import config
-
     problems = {None: "all", config.DRAWN: "that draw sequences", config.DATA: "with a data set"}
     problems |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
     lines: list[str] = []
@@ -172,9 +169,6 @@ def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
 
 def refuse_others(typed: Iterable[str], problem: str) -> None:
     """Refuse settings that were typed and are for another form of problem."""
-    from ..experiments import config
-    from ..experiments.problem import form
-
     drawn = form(problem) == config.DRAWN
     others = {config.DATA, config.OF_TEXT, config.OF_MUSIC} if drawn else {config.DRAWN}
     allowed = [name for name in typed if config.of(name) not in others]

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import sweep
+from ..checks import one_of
+from ..experiments.presets import OF_DATA, PRESETS
+from ..sweep import Grid, comparison
 from . import options
 from . import sweep as sweeping
 
 if TYPE_CHECKING:
     from ..page import Page
-    from ..sweep import Grid
 
 DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")  # computed at once; the others are sweeps
 TABLES = ("table1", "table2")
@@ -21,8 +24,6 @@ SWEPT = ("fig7", "tasks", "comparison", *TABLES)
 
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.presets import OF_DATA, PRESETS
-
     add = parser.add_argument
     add("what", metavar="WHAT", help=options.either(DRAWN + SWEPT))
     add("--budget", metavar="NAME", help="demo (fig7), minutes, hours or full (minutes)")
@@ -53,7 +54,6 @@ def run_reproduce(args: argparse.Namespace) -> int:
     The tables need music and text: steadygrad data fetch all.
     """
     from .. import plotting
-    from ..checks import one_of
 
     one_of("WHAT", args.what, DRAWN + SWEPT)
     if args.what in TABLES:
@@ -76,7 +76,7 @@ def run_reproduce(args: argparse.Namespace) -> int:
 
 def _sweep(args: argparse.Namespace) -> int:
     """Run the grid, print its table, and write the records and the page."""
-    from .. import data, sweep
+    from .. import data
 
     budget = args.budget or "minutes"
     out = args.out or Path("runs") / f"{args.what}-{budget}"
@@ -98,9 +98,6 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _tuned(args: argparse.Namespace, budget: str, out: Path) -> dict[str, Any]:
     """The settings that each method's trials found best; `minutes` takes the first of each in place of trials."""
-    from .. import sweep
-    from ..sweep import comparison
-
     if budget != "hours":
         return {}
     path = (args.records or Path("results")) / "tuning.jsonl"
@@ -115,8 +112,6 @@ def _tuned(args: argparse.Namespace, budget: str, out: Path) -> dict[str, Any]:
 
 
 def _grid(args: argparse.Namespace, budget: str, more: dict[str, Any]) -> Grid:
-    from .. import sweep
-
     size = _typed(args, "seeds", "max_updates", "epochs")
     presets = {} if args.preset is None else {"presets": [args.preset]}
     grid = sweep.get(args.what, budget, **size, **more, **presets)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .. import experiments, storage
+
 CHARACTERS, STEPS = 1000, 256  # how long a sample is where nothing is said
 
 
@@ -32,8 +34,6 @@ def run_sample(args: argparse.Namespace) -> int:
     A temperature below 1 makes likely characters and notes likelier still; at 0 the most likely is always taken. The same
     seed gives the same sample. A prompt comes first in what is written, and does not count towards --length.
     """
-    from .. import experiments
-
     config = experiments.read_config(args.directory)
     if config.form == "drawn":
         what = f"{args.directory} must be the folder of a run on text or music, and holds one on {config.problem}"
@@ -43,7 +43,6 @@ def run_sample(args: argparse.Namespace) -> int:
 
 
 def _text(args: argparse.Namespace, trained: Any) -> int:
-    from .. import storage
     from ..data.sampling import sample_text
 
     if args.out is not None and args.out.suffix.lower() in (".mid", ".midi"):

@@ -8,13 +8,17 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import sweep
+from ..checks import one_of
+from ..experiments.presets import PRESETS
+from ..sweep import Grid, Outcome
+from ..sweep.cell import remaining
+from ..sweep.progress import estimate
+from ..sweep.runner import Engine, check
+from ..wording import duration
 from . import options
-
-if TYPE_CHECKING:
-    from ..sweep import Grid, Outcome
-    from ..sweep.runner import Engine
 
 AXES = ("problem", "length", "ahead", "algorithm", "preset", "init")
 OF_CELLS = ("length", "ahead", "init", "seed")  # settings that are axes of the grid
@@ -22,8 +26,6 @@ TUNED_FIRST = "comparison"  # the grid whose settings are each method's best tri
 
 
 def add_sweep(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.presets import PRESETS
-
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help=f"{_names()}; or give the axes below")
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
@@ -46,9 +48,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
 
 def _names() -> str:
     """The grids that this command can run."""
-    from ..sweep.named import GRIDS
-
-    return options.either(name for name in GRIDS if name != TUNED_FIRST)
+    return options.either(name for name in sweep.GRIDS if name != TUNED_FIRST)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,6 @@ def run_sweep(args: argparse.Namespace) -> int:
 
     The same command goes on where it stopped. A finished cell is never run again. Exit code 1: some cells failed.
     """
-    from .. import sweep
     from ..report import tables
 
     if args.name == TUNED_FIRST:
@@ -98,9 +97,6 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
     """Runs a grid with the engine that was asked for; after Ctrl-C or SIGTERM it says what is finished."""
-    from .. import sweep
-    from ..sweep.runner import check, remaining
-
     check(grid, directory)
     try:
         return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
@@ -111,9 +107,6 @@ def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: st
 
 
 def engine(args: argparse.Namespace) -> Engine:
-    from .. import sweep
-    from ..checks import one_of
-
     one_of("--engine", args.engine, ("local", "dask", "ray"))
     if args.engine == "local":
         if args.address is not None:
@@ -126,8 +119,6 @@ def engine(args: argparse.Namespace) -> Engine:
 
 def keep(records: Sequence[Any], folder: Path | None) -> None:
     """Adds records to folder/GRID.jsonl."""
-    from .. import sweep
-
     if folder is None:
         return
     for grid in sorted({record["grid"] for record in records}):
@@ -144,8 +135,6 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 
 
 def _grid(args: argparse.Namespace) -> Grid:
-    from .. import sweep
-
     settings = _settings(args)
     given = [name for name in (*AXES, "test_length") if getattr(args, name) is not None]
     seeds = {} if args.seeds is None else {"seeds": options.seeds(args.seeds)}
@@ -188,12 +177,8 @@ def _command(args: argparse.Namespace) -> str:
 def _dry_run(args: argparse.Namespace, grid: Grid) -> int:
     import torch
 
-    from ..sweep.local import Local
-    from ..sweep.progress import estimate
-    from ..wording import duration
-
     torch.set_num_threads(1)
-    workers = Local(args.workers).workers
+    workers = sweep.Local(args.workers).workers
     left = estimate(grid, args.out or Path(), workers)
     for cell in grid.cells:
         print(f"{cell.id}: {'at most ' + duration(left.cells[cell.id]) if cell.id in left.cells else 'finished'}")

@@ -8,22 +8,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .. import storage
+from .. import experiments, storage
+from ..experiments import Config, Result, files, preset, problem
+from ..experiments.config import DRAWN
+from ..experiments.presets import OF_DATA, PRESETS
 from . import options
-
-if TYPE_CHECKING:
-    from ..experiments import Config, Result
 
 EXIT_CODES = {"interrupted": 130, "interrupted by SIGTERM": 143}
 CLOSED = 141  # exit code where the reader of our output has closed it: 128 and SIGPIPE's number
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
-    from ..experiments.config import Config
-    from ..experiments.presets import OF_DATA, PRESETS
-
     presets = options.either(f"{name} (the default)" if name == "steady" else name for name in PRESETS)
     add = parser.add_argument
     add("problem", nargs="?", metavar="PROBLEM", help=options.help_text("problem"))
@@ -62,8 +58,6 @@ def run_train(args: argparse.Namespace) -> int:
       steadygrad train text novel.txt --hidden 300 --out runs/novel
       steadygrad train music midi/ --time-step 0.25 --out runs/music
     """
-    from .. import experiments
-
     with _stoppable(args.out):
         return _tell(experiments.run(config(args), args.out, **options.of_run(args)), args.out)
 
@@ -71,8 +65,6 @@ def run_train(args: argparse.Namespace) -> int:
 def run_resume(args: argparse.Namespace) -> int:
     """Go on with a run from its newest checkpoint, to the very same numbers as if it had not been stopped."""
     with _stoppable(args.directory):
-        from .. import experiments
-
         folder, config = args.directory, experiments.read_config(args.directory)
         limits = {name: value for name in ("max_updates", "epochs") if (value := getattr(args, name)) is not None}
         options.refuse(limits, (config.limit,), f"with {folder}: {options.option(config.limit)} limits it")
@@ -96,9 +88,6 @@ def _stoppable(directory: Path) -> Iterator[None]:
 
 def config(args: argparse.Namespace) -> Config:
     """The settings that were asked for: those of a preset or of a file, with what was typed in place of them."""
-    from ..experiments import files, preset, problem
-    from ..experiments.config import DRAWN
-
     typed = options.given(args)
     if args.config is not None:
         if args.preset is not None:
@@ -132,8 +121,6 @@ def _tell(result: Result, directory: Path) -> int:
         more = f", and {polished:,} more to err less at longer lengths" if polished else ""
         print(f"{result.verdict}{more} ({result.seconds:.0f} s); best weights: {wrong}")
     else:
-        from ..experiments import files
-
         counts = f"{result.epochs:,} epochs, {result.updates:,} updates ({result.seconds:.0f} s)"
         print(f"ended ({result.reason}) after {counts}")
         if result.best_epoch:
