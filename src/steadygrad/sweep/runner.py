@@ -6,27 +6,22 @@ DIR/CELL/         one folder for each (`steadygrad.sweep.cell`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from steadygrad import __version__, provenance, storage
 from steadygrad.experiments import files
 from steadygrad.sweep.cell import FAILURE, STARTS, SWEEP, Outcome, Work, can_grow, finished, read, remaining, write
+from steadygrad.sweep.cluster import Dask, Ray
 from steadygrad.sweep.grid import Grid
 from steadygrad.sweep.local import Local
 from steadygrad.sweep.progress import Watch
 
 LOCK, WAIT = ".sweep.lock", 10.0  # the lock on sweep.json, and how many seconds to wait for it
+Engine = Local | Dask | Ray
+"""What runs the cells: `run(function, cells)` gives the function of every cell, in any order."""
 PREPARING = (LOCK, f".{SWEEP}.tmp")  # what a folder may hold while another sweep is being prepared there
-
-
-class Engine(Protocol):
-    """What runs the cells: `Local`, `Dask`, `Ray`."""
-
-    def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
-        """`function` of every cell, in any order."""
-        ...
 
 
 def run(
