@@ -234,6 +234,7 @@ class Live(Display):
 def live_bar(total: int, console: Console | None = None, title: str = "") -> Progress:
     """A bar on the terminal with its title above; `show` says how far it is, and gives it text."""
     from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
     from rich.text import Text
 
     class Bar(Progress):
@@ -242,7 +243,9 @@ def live_bar(total: int, console: Console | None = None, title: str = "") -> Pro
                 above, below = Text(task.description, style="bold"), Text(task.fields["below"])
                 yield from filter(None, (above, self.make_tasks_table(self.tasks), below))
 
-    bar = Bar(BarColumn(36), TextColumn("{task.fields[beside]}"), console=console, auto_refresh=False)
+    # a column of its own kind: on a narrow terminal its text goes on in the next line, and is not cut off
+    text = TextColumn("{task.fields[beside]}", markup=False, table_column=Column())
+    bar = Bar(BarColumn(36), text, console=console, auto_refresh=False)
     bar.add_task(title, total=total, beside="", below="")
     return bar
 
