@@ -59,7 +59,7 @@ def claims(folder: Path) -> Table:
     for row in found:
         if row.algorithm == "sgd-cr":
             printed = f"{FINAL[row.problem]} (final)" if row.problem in FINAL else f"{CLAIMS[row.problem]} (arXiv)"
-            solved = str(row.success), without.get((row.problem, row.length), tables.NOTHING), _updates(row)
+            solved = str(row.success), without.get((row.problem, row.length), NOTHING), _updates(row)
             errors = (tables.median_error(row.errors.get(length)) for length in (BEYOND, 500, 5000))
             body.append([row.problem, printed, f"`{row.preset}`", span(row.length), *solved, *errors])
     header = ["task", "the paper says", "settings", "steps", "with Ω", "without", "updates"]
