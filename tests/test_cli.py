@@ -241,11 +241,12 @@ def test_every_name_that_exists_is_in_the_help_of_train(capsys: pytest.CaptureFi
     from steadygrad import data, init
     from steadygrad.experiments import config, problem
     from steadygrad.experiments.presets import PRESETS
-    from steadygrad.experiments.schedules import OF_LENGTH
     from steadygrad.recurrence.nonlinearity import NONLINEARITIES
     from steadygrad.recurrence.run import BACKENDS
     from steadygrad.regularizer import CONVENTIONS
+    from steadygrad.schedules import OF_LENGTH, SCHEDULES, SCHEDULES_BY_LENGTH
 
+    assert tuple(OF_LENGTH) == SCHEDULES_BY_LENGTH
     assert tasks.names() == config.TASKS
     assert {*config.MUSIC, *config.TEXTS} - {"music", "text"} == data.SOURCES.keys()
     assert problem.UNITS.keys() == {*config.MUSIC, *config.TEXTS}
@@ -255,8 +256,8 @@ def test_every_name_that_exists_is_in_the_help_of_train(capsys: pytest.CaptureFi
         "omega": CONVENTIONS,
         "backend": BACKENDS,
         "optimizer": [*config.USUAL_MOMENTUM, "hessian-free"],
-        "lr_schedule": [*config.SCHEDULES, *OF_LENGTH],
-        "alpha_schedule": config.SCHEDULES,
+        "lr_schedule": [*SCHEDULES, *OF_LENGTH],
+        "alpha_schedule": SCHEDULES,
         "network": config.NETWORKS,
         "algorithm": config.ALGORITHMS,
     }

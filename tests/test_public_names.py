@@ -10,7 +10,7 @@ import pytest
 import steadygrad as sg
 
 
-@pytest.mark.parametrize("room", ["analysis", "data", "dynamics", "experiments", "init", "tasks"])
+@pytest.mark.parametrize("room", ["analysis", "data", "dynamics", "experiments", "init", "schedules", "tasks"])
 def test_every_room_is_an_attribute(room: str) -> None:
     code = f"import steadygrad as sg; print(sg.{room}.__name__, {room!r} in dir(sg))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

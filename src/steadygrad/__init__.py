@@ -61,7 +61,10 @@ def names_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], An
     return get, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
-_ROOMS = ("analysis", "baselines", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "tasks")
+_ROOMS = (
+    *("analysis", "baselines", "data", "diagnosis", "dynamics", "experiments", "init", "lightning", "schedules"),
+    "tasks",
+)
 _CLIPPING = (
     "Auto",
     "ClipStats",

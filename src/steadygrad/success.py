@@ -83,7 +83,8 @@ def p_of_pairs(pairs: Sequence[Sequence[float]]) -> float:
     apart = [one - other for one, other in pairs]
     if math.isclose(min(apart), max(apart)):  # no spread at all: the test would divide by it
         return 1.0 if apart[0] == 0 else 0.0
-    return float(ttest_1samp(apart, 0.0).pvalue)
+    found: Any = ttest_1samp(apart, 0.0)
+    return float(found.pvalue)
 
 
 def grouped(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:

@@ -18,6 +18,8 @@ try:
 except ImportError:
     raise ImportError("experiments need pydantic: pip install 'steadygrad[train]'") from None
 
+from ..schedules import ByLength, ScheduleName
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -44,9 +46,6 @@ PlainInit = Literal["basic_tanh", "smart_tanh", "sigmoid", "orthogonal", "identi
 GatedInit = Literal["uniform", "remember", "chrono"]
 """What gated layers can begin with; the last two open their gates and are for these alone."""
 OF_GATED = typing.get_args(GatedInit)
-Schedule = Literal["constant", "1/t", "half-when-worse", "linear", "cosine"]
-ByLength = Literal["1/length", "1/length^1.5"]
-SCHEDULES, SCHEDULES_BY_LENGTH = typing.get_args(Schedule), typing.get_args(ByLength)
 USUAL_MOMENTUM: dict[str, float | None] = {"sgd": None, "momentum": 0.9, "nesterov": 0.9, "rmsprop": 0.0, "adam": 0.9}
 USUAL_RADIUS = 0.9
 """ρ of the reservoir of an echo state network."""
@@ -178,10 +177,10 @@ class MethodSettings(_Settings):
     omega: Literal["paper", "proceedings", "program"] = field(
         "paper", "Ω as in the paper, as in its final edition, or as in its authors' program"
     )
-    lr_schedule: Literal[Schedule, ByLength] = field(
+    lr_schedule: Literal[ScheduleName, ByLength] = field(
         "constant", "how the learning rate changes; the last two where lengths are drawn"
     )
-    alpha_schedule: Schedule = field("constant", "how α changes")
+    alpha_schedule: ScheduleName = field("constant", "how α changes")
     epoch: int = field(10_000, "updates that make an epoch in 1/t and half-when-worse", DRAWN, ge=1)
     curriculum: tuple[int, int] | None = field(
         None, "lengths to begin with, which grow as the loss falls, or none", DRAWN

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .schedules import Curriculum
+from ..schedules import Curriculum
 
 if TYPE_CHECKING:
     from .learner import Learner

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 from ..storage import State, starting_with
 from . import problem as problems
 from .config import DRAWN, Config
 from .methods import method
 from .network import Network, Tally
-from .schedules import GROWN, LOST, SHORT, Curriculum, Schedule
 
 if TYPE_CHECKING:
     from ..data import Chunk

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from .. import checks
+from ..schedules import SCHEDULES, SCHEDULES_BY_LENGTH
 from . import config
 from . import problem as problems
 from .config import CLIPPING, DATA, DRAWN, GATED, OF_GATED, OF_MUSIC, OF_TEXT, OWN_DATA, REGULARISING, TEXTS, absolute
@@ -138,9 +139,9 @@ def _problem(v: _Examination) -> None:
     if v.form == DRAWN:
         _lengths(v, made)
         v.made = made
-    elif v.lr_schedule in config.SCHEDULES_BY_LENGTH:
+    elif v.lr_schedule in SCHEDULES_BY_LENGTH:
         given = f"with {name!r}, whose lengths are given, not {v.lr_schedule!r}"
-        v.fault("lr_schedule", f"be one of {', '.join(map(repr, config.SCHEDULES))} {given}")
+        v.fault("lr_schedule", f"be one of {', '.join(map(repr, SCHEDULES))} {given}")
     if name in OWN_DATA and v.path:
         v.settled["path"] = absolute(v.path)
     elif name in OWN_DATA:

@@ -12,7 +12,7 @@ import torch
 
 from steadygrad.experiments import Config
 from steadygrad.experiments.learner import Learner
-from steadygrad.experiments.schedules import SCHEDULES, Curriculum, Schedule
+from steadygrad.schedules import SCHEDULES, Curriculum, Schedule
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, get_args
 
-from ..checks import one_of
-from .config import SCHEDULES as SCHEDULES
+from .checks import one_of
 
+ScheduleName = Literal["constant", "1/t", "half-when-worse", "linear", "cosine"]
+ByLength = Literal["1/length", "1/length^1.5"]
+SCHEDULES, SCHEDULES_BY_LENGTH = get_args(ScheduleName), get_args(ByLength)
 OF_LENGTH = {"1/length": 1.0, "1/length^1.5": 1.5}  # name to power
 SHORT = 50
 LOOKS = 10  # how often in `patience` updates a curriculum takes the mean loss
