@@ -7,6 +7,7 @@ starts that never ended, and gives up (`steadygrad.sweep.cell`).
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -110,7 +111,8 @@ def _begin() -> None:
     """What a process does first.
 
     It leaves the terminal's group: Ctrl-C reaches every process of that, and the sweep passes it on instead, once. And it ends
-    with the sweep that started it: the next sweep would run the same cell beside it.
+    with the sweep that started it: the next sweep would run the same cell beside it. What a cell needs is loaded here, since
+    loky takes what its process grows by after the first call for a leak of memory, and replaces the process.
     """
     signal.signal(signal.SIGINT, _interrupt)
     if hasattr(os, "setsid"):
@@ -123,6 +125,7 @@ def _begin() -> None:
         os._exit(1)
 
     threading.Thread(target=leave_with_it, daemon=True).start()
+    importlib.import_module("steadygrad.experiments.loop")
 
 
 def _interruptible(function: Callable[[Any], Any], cell: Any) -> Any:
