@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from typing import Any
 
 import pytest
-import torch
 
-from steadygrad.experiments import Config
-from steadygrad.experiments.learner import Learner
 from steadygrad.schedules import SCHEDULES, Curriculum, Schedule
 
 
@@ -141,21 +137,3 @@ def test_a_lost_network_is_noticed_after_ten_times_the_patience_and_slowed_down(
     for each in (lengths, again):
         assert [each.observe(0.0) for _ in range(3)][-1] == "grown"
         assert each.rate == pytest.approx(0.77)
-
-
-def test_a_lost_network_goes_back_to_its_weights_and_forgets_its_momentum(small: Config) -> None:
-    settings: dict[str, Any] = {"length": (14, 20), "curriculum": (10, 12), "curriculum_patience": 2}
-    settings |= {"curriculum_loss": 5.0, "curriculum_lost": 6.0, "optimizer": "momentum"}
-    learner = Learner(small.changed(**settings))
-    learner.update()
-    learner.update()  # grows: these weights are kept
-    kept = learner.weights()
-    learner.feed.lengths.loss, learner.feed.lengths.lost = 0.0, 0.001
-    for _ in range(19):
-        learner.update()
-    assert not torch.equal(learner.weights()["rnn.weight_hh_l0"], kept["rnn.weight_hh_l0"])
-    learner.update()  # the twentieth: lost
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in learner.weights().items())
-    assert not any(isinstance(value, torch.Tensor) for value in learner.method.state().values())
-    learner.update()
-    assert learner.lr == pytest.approx(0.7 * small.lr)
