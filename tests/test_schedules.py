@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -137,3 +138,30 @@ def test_a_lost_network_is_noticed_after_ten_times_the_patience_and_slowed_down(
     for each in (lengths, again):
         assert [each.observe(0.0) for _ in range(3)][-1] == "grown"
         assert each.rate == pytest.approx(0.77)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"target": (200, 50)}, r"target must be a pair of whole numbers from 1 on, low before high, not \(200, 50\)"),
+        ({"target": 200}, r"target must be a pair of whole numbers such as \(50, 200\), not 200"),
+        ({"start": (0, 10)}, "start must be a pair of whole numbers from 1 on"),
+        ({"start": (10, 300)}, r"start must begin and end no later than target, \(50, 200\), not \(10, 300\)"),
+        ({"growth": 1.0}, "growth must be a finite number above 1, not 1.0"),
+        ({"patience": 0}, "patience must be a whole number of at least 1, not 0"),
+        ({"loss": math.nan}, "loss must be a finite number, not nan"),
+        ({"lost": "0.8"}, "lost must be a finite number, not '0.8'"),
+    ],
+)
+def test_a_curriculum_that_can_not_grow_is_refused_by_name(changed: dict[str, Any], sentence: str) -> None:
+    good: dict[str, Any] = {"start": (10, 12), "target": (50, 200), "growth": 1.2, "patience": 10, "loss": 0.1}
+    Curriculum(**good)
+    with pytest.raises(ValueError, match=sentence):
+        Curriculum(**{**good, **changed})
+
+
+def test_a_schedule_without_an_epoch_is_refused() -> None:
+    with pytest.raises(ValueError, match="epoch must be a whole number of at least 1, not 0"):
+        Schedule("1/t", epoch=0, max_updates=10)
+    with pytest.raises(ValueError, match=r"schedule must be one of .*did you mean 'cosine'"):
+        Schedule("cosin", epoch=1, max_updates=10)

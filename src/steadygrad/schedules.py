@@ -30,7 +30,7 @@ from collections import deque
 from itertools import islice
 from typing import Any, Literal, get_args
 
-from .checks import one_of
+from .checks import WrongTypeError, number, one_of, whole
 
 ScheduleName = Literal["constant", "1/t", "half-when-worse", "linear", "cosine"]
 ByLength = Literal["1/length", "1/length^1.5"]
@@ -55,7 +55,7 @@ class Schedule:
 
     def __init__(self, name: str, epoch: int, max_updates: int) -> None:
         self.name = one_of("schedule", name, (*SCHEDULES, *OF_LENGTH))
-        self.epoch, self.max_updates = epoch, max_updates
+        self.epoch, self.max_updates = whole("epoch", epoch), whole("max_updates", max_updates)
         self._halvings, self._seen, self._sum = 0, 0, 0.0
         self._before: float | None = None
 
@@ -117,8 +117,13 @@ class Curriculum:
         loss: float,
         lost: float | None = None,
     ) -> None:
-        self.now, self.target, self.rate = start or target, target, 1.0
-        self.growth, self.patience, self.loss, self.lost = growth, patience, loss, lost
+        self.target = _range("target", target)
+        self.now, self.rate = self.target if start is None else _range("start", start), 1.0
+        if any(first > last for first, last in zip(self.now, self.target, strict=True)):
+            raise ValueError(f"start must begin and end no later than target, {self.target}, not {start!r}")
+        self.growth = number("growth", growth, low=1, open_low=True)
+        self.patience, self.loss = whole("patience", patience), number("loss", loss)
+        self.lost = None if lost is None else number("lost", lost)
         self._has_grown = False
         self._losses: deque[float] = deque(maxlen=patience if lost is None else LONG * patience)
         self._look_every = max(1, patience // LOOKS)
@@ -161,3 +166,12 @@ class Curriculum:
         self.now, self._seen = tuple(state["now"]), state["seen"]
         self.rate, self._has_grown = state["rate"], state["has_grown"]
         self._losses = deque(map(float, state["losses"]), maxlen=self._losses.maxlen)
+
+
+def _range(name: str, value: Any) -> tuple[int, int]:
+    if not (isinstance(value, (tuple, list)) and len(value) == 2 and all(type(end) is int for end in value)):
+        raise WrongTypeError(f"{name} must be a pair of whole numbers such as (50, 200), not {value!r}")
+    low, high = value
+    if not 1 <= low <= high:
+        raise ValueError(f"{name} must be a pair of whole numbers from 1 on, low before high, not {value!r}")
+    return low, high
