@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
-from . import native
+from . import native, nonlinearity
 from .options import GATES, Given, Options
 from .strange import plain_address
 
@@ -168,11 +169,26 @@ def _by_products(
     for layer in range(network.layers):
         ih, hh, *biases = weights[layer * per_cell : (layer + 1) * per_cell]
         bias_ih, bias_hh = biases or (None, None)
-        given = Given(values, state[0][layer] if state else None, ih, hh, bias_ih, bias_hh, None)
-        saved, last = bptt.forward(given, options)
+        h0 = state[0][layer] if state else None
+        if len(values) == 1 and values.is_floating_point():
+            values = _one_step(values, h0, ih, hh, biases, network.nonlinearity)
+            lasts.append(values.clone())
+            continue
+        saved, last = bptt.forward(Given(values, h0, ih, hh, bias_ih, bias_hh, None), options)
         values = saved.output
         lasts.append(last[0])
     return values, [lasts[0] if len(lasts) == 1 else torch.cat(lasts)]
+
+
+def _one_step(x: Tensor, h0: Tensor | None, ih: Tensor, hh: Tensor, biases: Sequence[Tensor], name: str) -> Tensor:
+    """[1, B, H], by the very operations of torch.nn.RNN: there are no further steps to be prepared for."""
+    bias_ih, bias_hh = biases or (None, None)
+    a = linear(x[0], ih, bias_ih)
+    if h0 is not None:
+        a += linear(h0, hh, bias_hh)
+    elif bias_hh is not None:
+        a += bias_hh
+    return nonlinearity.get(name).value_(a).unsqueeze(0)
 
 
 _KINDS = {(tokens, size): (torch.int64, 8) if tokens else (torch.float32 if size == 4 else torch.float64, size)
