@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from . import native, nonlinearity
+from . import native
 from .options import GATES, Given, Options
 from .strange import plain_address
 
@@ -182,6 +182,8 @@ def _by_products(
 
 def _one_step(x: Tensor, h0: Tensor | None, ih: Tensor, hh: Tensor, biases: Sequence[Tensor], name: str) -> Tensor:
     """[1, B, H], by the very operations of torch.nn.RNN: there are no further steps to be prepared for."""
+    from . import nonlinearity  # of wide layers alone
+
     bias_ih, bias_hh = biases or (None, None)
     a = linear(x[0], ih, bias_ih)
     if h0 is not None:
