@@ -75,6 +75,8 @@ def test_the_order_seed_by_seed_looks_at_seeds_that_all_three_have() -> None:
     (row,) = rows(MUSIC, records)
     assert row.order_by_seed == [True, False]
     assert row.by_seed("sgd-cr", "sgd-c") == [[3.4, 3.5], [3.4, 3.5]]
+    # seeds 3 and 4 are not compared with others' seeds
+    assert row.tested == pytest.approx({"SGD": 3.55, "SGD+C": 3.5, "SGD+CR": 3.4})
 
 
 def test_rows_come_in_the_papers_order_paper_before_steady_and_other_records_are_left_out() -> None:

@@ -78,9 +78,11 @@ class Row:
 
     @property
     def tested(self) -> dict[str, float | None]:
-        """The mean on the test split, by the algorithm's label; None where it is missing."""
-        found = {name: self.figures(algorithm, "test") for algorithm, name in ALGORITHMS.items()}
-        return {name: mean(seeds) if seeds else None for name, seeds in found.items()}
+        """The mean on the test split over the seeds that all algorithms with a record share; None where it is missing."""
+        there = [name for name in ALGORITHMS if self.found[name]]
+        shared = [mean(figures) for figures in zip(*self.by_seed(*there), strict=True)] if there else []
+        known = dict(zip(there, shared, strict=False))
+        return {label: known.get(name) for name, label in ALGORITHMS.items()}
 
     @property
     def order(self) -> bool | None:
