@@ -1,6 +1,7 @@
 """The grids that have a name, and how large each budget makes them.
 
 fig7       temporal order, a model for each length, SGD, SGD-C and SGD-CR          (Pascanu et al. 2013, Fig. 7)
+panels     the same from three initialisations, with the settings of the final edition        (its Fig. 7, three panels)
 tasks      every task as the paper does it, SGD-CR: one model for 50 to 200 steps (memorization: one for each of four
            lengths), the settings `paper` and `steady`, tested at 250, 300 and 400 steps
 ablation   `steady` on every task without Ω (sgd-c), without clipping (sgd-r), and without both (sgd)
@@ -89,6 +90,37 @@ FIG7 = {
     "minutes": [Part(ORDER, 3, {**STOP, "max_updates": 40_000}, ("fig7",), ALGORITHMS, EVERY_LENGTH)],
     "hours": [Part(ORDER, 5, {**STOP, "max_updates": 150_000}, ("fig7",), ALGORITHMS, EVERY_LENGTH)],
     "full": [Part(ORDER, 50, {**STOP, "max_updates": 5_000_000}, ("paper",), ALGORITHMS, EVERY_LENGTH)],
+}
+INITIAL: dict[str, tuple[Settings, int]] = {
+    "basic_tanh": ({}, 5),
+    "smart_tanh": ({}, 5),
+    "sigmoid": ({"nonlinearity": "sigmoid"}, 3),
+}
+"""The panels: settings in place of the preset's, and the seeds of SGD-CR."""
+
+
+def _panels(with_omega: int, without: int, seeds: int | None = None) -> list[Part]:
+    """A run ends once at most 1 % are wrong, as Fig. 7 counts, or after so many updates, with Ω and without."""
+
+    def part(init: str, seeds: int, limit: int, *algorithms: str) -> Part:
+        settings = {**STOP, **INITIAL[init][0], "success": 0.01, "max_updates": limit}
+        lengths = _each(10, 20, 50, 100, 200)
+        return Part(ORDER, seeds, settings, ("proceedings",), algorithms, lengths, inits=[init])
+
+    return [
+        each
+        for init, (_, most) in INITIAL.items()
+        for each in (
+            part(init, seeds or most, with_omega, "sgd-cr"),
+            part(init, seeds or 3, without, "sgd", "sgd-c"),
+        )
+    ]
+
+
+PANELS = {
+    "minutes": _panels(10_000, 10_000, 1),
+    "hours": _panels(500_000, 100_000),
+    "full": _panels(5_000_000, 5_000_000, 5),
 }
 SMOKE = [Part(ORDER, 2, {**STOP, "max_updates": 1500, "check_every": 500}, ("steady",), ALGORITHMS, _each(10), (11,))]
 
@@ -269,6 +301,7 @@ def _of_parts(name: str, parts: Sequence[Part], seeds: Seeds, overrides: dict[st
 # By name: what makes the grid, and its budgets.
 GRIDS: dict[str, tuple[Callable[..., Grid], Mapping[str, Any]]] = {
     "fig7": (_of_parts, FIG7),
+    "panels": (_of_parts, PANELS),
     "tasks": (_of_parts, TASKS),
     "ablation": (_of_parts, ABLATION),
     "longest": (_of_parts, LONGEST),
