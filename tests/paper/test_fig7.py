@@ -64,6 +64,31 @@ def test_a_figure_of_nothing_can_still_be_drawn() -> None:
     assert fig7.draw(fig7.data([])).axes
 
 
+def test_a_panel_is_the_settings_and_of_the_final_edition_the_initialisation() -> None:
+    final = [record(preset="proceedings", config={"init": init}) for init in ("smart_tanh", "sigmoid")]
+    ours = record(preset="fig7", config={"lr": 0.003})
+    found = fig7.panels([*final, record(preset="proceedings", config={"lr": 0.01}), ours])
+    names = ["fig7", "proceedings, basic_tanh", "proceedings, sigmoid", "proceedings, smart_tanh"]
+    assert list(found) == names
+    assert found["fig7"] == [ours]
+    assert found["proceedings, sigmoid"] == [final[1]]
+
+
+def test_panels_are_drawn_side_by_side_each_with_its_own_counts() -> None:
+    pytest.importorskip("matplotlib")
+    initial = {"basic_tanh": 3, "sigmoid": 1}
+    records = [
+        record("sgd-cr", T, number < solved, preset="proceedings", config={"init": init})
+        for init, solved in initial.items()
+        for T in (10, 200)
+        for number in range(3)
+    ]
+    left, right, below_left, below_right = fig7.draw_panels(records).axes
+    assert [axes.get_title() for axes in (left, right)] == ["basic tanh", "sigmoid"]
+    assert [text.get_text() for text in below_left.texts].count("3/3") == 2
+    assert [text.get_text() for text in below_right.texts].count("1/3") == 2
+
+
 def test_rows_have_medians_over_the_seeds_that_solved_it_alone() -> None:
     def run(updates: int, solved: bool, error: float) -> dict[str, Any]:
         result = {"solved": solved, "updates": updates, "seconds": updates / 10, "reason": "x"}

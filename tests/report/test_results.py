@@ -26,7 +26,7 @@ def test_the_repositorys_own_page_is_what_its_records_give() -> None:
 
 def test_without_records_every_part_says_how_to_run_it(tmp_path: Path) -> None:
     page = results.render(tmp_path)
-    assert page.count("Not run yet: `steadygrad ") == 7
+    assert page.count("Not run yet: `steadygrad ") == 8
     assert "|" not in page
 
 
@@ -39,7 +39,7 @@ def test_the_page_has_the_counts_the_medians_the_errors_and_the_command(tmp_path
     write_lines(tmp_path / "longest.jsonl", [record(length=(50, 1000), **further)])
     page = results.render(tmp_path)
     assert page.count("Not run yet: `steadygrad reproduce table") == 2
-    assert page.count("Not run yet") == 4  # these, recall and the comparison
+    assert page.count("Not run yet") == 5  # these, the panels, recall and the comparison
     # Seeds 1 to 4 solved it, after 1,000 to 4,000 updates and 1 to 4 minutes.
     assert "| temporal-order | 50–200 | steady | 4/5 | 2,500 | 2.5 | 0.10 % | 0.20 % | 0.75 % (worst 1.20 %) |" in page
     assert "| temporal-order | 50–200 | steady without Ω | 0/2 | > 40,000 | – | – | – | – |" in page
@@ -67,6 +67,17 @@ def test_sweeps_that_differ_in_their_seeds_are_one_command_below_the_table(tmp_p
     write_lines(tmp_path / "claims.jsonl", made)
     merged = ["steadygrad sweep claims --seeds 1:3,7,9:10 --lr 0.1", others[0]]
     assert f"Made by `{'`, `'.join([*sorted(others[1:]), *merged])}`.</sub>" in results.render(tmp_path)
+
+
+def test_core_hours_are_added_up_by_grid_settings_and_algorithm(tmp_path: Path) -> None:
+    def run(seed: int, hours: float) -> dict[str, Any]:
+        made = record(seed=seed)
+        return {**made, "result": {**made["result"], "seconds": 1.0, "total_seconds": 3600 * hours}}
+
+    write_lines(tmp_path / "tasks.jsonl", [run(1, 0.5), run(2, 1.25), record(algorithm="sgd-c", seed=3)])
+    rows = results.costs(tmp_path).rows
+    assert [row[:4] for row in rows] == [["tasks", "steady", "sgd-c", "1"], ["tasks", "steady", "sgd-cr", "2"]]
+    assert rows[1][4] == "1.8"  # of 1.75
 
 
 def test_presets_of_fig7_have_tables_of_their_own(tmp_path: Path) -> None:

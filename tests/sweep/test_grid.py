@@ -98,6 +98,21 @@ def test_fig7_has_a_model_for_every_length_algorithm_and_seed() -> None:
     assert len({cell.config.seed for cell in full}) == 50
 
 
+def test_panels_are_the_final_editions_settings_from_three_initialisations() -> None:
+    cells = get("panels", "hours").cells
+    number = Counter((cell.config.init, cell.config.algorithm) for cell in cells)
+    assert {number[init, "sgd-cr"] for init in ("basic_tanh", "smart_tanh")} == {5 * 5}
+    assert number["sigmoid", "sgd-cr"] == number["sigmoid", "sgd"] == number["basic_tanh", "sgd-c"] == 5 * 3
+    for config in (cell.config for cell in cells):
+        assert (config.lr, config.optimizer, config.momentum, config.curriculum) == (0.01, "sgd", None, None)
+        assert config.nonlinearity == ("sigmoid" if config.init == "sigmoid" else "tanh")
+        assert (config.threshold, config.alpha) == {"sgd": (None, 0.0), "sgd-c": (1.0, 0.0), "sgd-cr": (1.0, 4.0)}[
+            config.algorithm
+        ]
+        assert config.omega == "proceedings"
+        assert config.max_updates == (500_000 if config.algorithm == "sgd-cr" else 100_000)
+
+
 def test_the_three_algorithms_of_fig7_differ_in_clipping_and_omega_alone() -> None:
     for cell in get("fig7", "minutes").cells:
         own = {"algorithm": "sgd-cr", "alpha": 8.0, "threshold": 1.0, "nonfinite": "skip"}
@@ -205,5 +220,7 @@ def test_ids_of_all_records_are_those_of_the_same_settings_today() -> None:
         there = {record["id"] for record in read_records(Path(__file__).parents[2] / "results" / f"{name}.jsonl")}
         assert there == {cell.id for cell in grid.cells}
     assert tasks >= {record["id"] for record in read_records(Path(__file__).parents[2] / "results" / "tasks.jsonl")}
+    panels = {cell.id for cell in get("panels", "hours").cells}
+    assert panels >= {record["id"] for record in read_records(Path(__file__).parents[2] / "results" / "panels.jsonl")}
     music = {cell.id for cell in get("table1", "hours").cells}  # whose seeds are recorded one after the other
     assert music >= {record["id"] for record in read_records(Path(__file__).parents[2] / "results" / "table1.jsonl")}

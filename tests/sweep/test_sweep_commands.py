@@ -210,8 +210,8 @@ def test_ctrl_c_says_how_far_it_got_and_exits_with_130(say: Say, monkeypatch: py
     [
         (
             "sweep",
-            "a grid must be given: a NAME (fig7, tasks, ablation, longest, table1, table2, claims, recall, tuning or smoke), "
-            "or axes such as --problem",
+            "a grid must be given: a NAME (fig7, panels, tasks, ablation, longest, table1, table2, claims, recall, tuning or "
+            "smoke), or axes such as --problem",
         ),
         ("sweep smok --out a", "grid must be one of .*did you mean 'smoke'"),
         ("sweep smoke", "--out DIR must be given"),

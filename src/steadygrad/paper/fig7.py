@@ -4,7 +4,8 @@
     rate = k / n, with Wilson's 95 % interval                    (`steadygrad.success`)
 
 A seed counts as solved when at most 1 % of 10,000 fresh sequences are wrong (Pascanu et al. 2013, supplement).
-The runs are cells of a sweep (`steadygrad.sweep.named.fig7`); this module turns their records into the figure.
+The final edition has three panels, one for each initialisation. The runs are cells of the grids `fig7` and `panels`
+(sweep/named.py); this module turns their records into the figure.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from steadygrad import plotting
+from steadygrad.experiments.config import default
 from steadygrad.paper import PRINTED, FigureData
 from steadygrad.success import SuccessRate, grouped
 
@@ -26,6 +28,21 @@ LOOKS = {
 }
 ALGORITHMS = tuple(LOOKS)
 BEYOND = 20  # the length beyond which, the paper says, SGD and SGD-C fail
+
+
+def panels(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """The records of each panel, by its name: the settings and, of `proceedings`, the initialisation.
+
+    >>> found = panels([{"preset": "proceedings", "config": {"init": "sigmoid"}}, {"preset": "fig7", "config": {}}])
+    >>> list(found)
+    ['fig7', 'proceedings, sigmoid']
+    """
+
+    def name(record: Mapping[str, Any]) -> str:
+        initial = record.get("config", {}).get("init", default("init"))
+        return f"proceedings, {initial}" if record["preset"] == "proceedings" else record["preset"]
+
+    return dict(sorted(grouped(records, name).items()))
 
 
 def data(records: Iterable[Mapping[str, Any]]) -> FigureData:
@@ -68,23 +85,41 @@ def draw(data: FigureData) -> plotting.Figure:
     """The rate against the length on a log axis, with its interval; below it, how many seeds of how many."""
     with plotting.drawing(6.8, 4.4) as figure:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.0, 0.2))
-        lengths = data["lengths"].astype(float)
-        claim = f"the paper: beyond {BEYOND} steps SGD-CR alone"
-        axes.axvspan(1.12 * BEYOND, 1e9, color="#EFEFEC", zorder=0, linewidth=0, label=claim)
-        for row in range(len(ALGORITHMS)):
-            one = {key: value[row] for key, value in data.items() if key != "lengths"}
-            _series(axes, lengths, one, row)
-            _counts(below, lengths, one, row)
-        if len(lengths):
-            plotting.logarithmic_ticks(axes, lengths)
-            axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
-        axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
-        plotting.shares(axes, np.linspace(0, 1, 5))
-        axes.tick_params(labelbottom=True)
-        plotting.horizontal_lines(axes)
+        _panel(axes, below, data)
         papers, *ours = axes.get_legend_handles_labels()[0]
         axes.legend(handles=[*ours, papers], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
+
+
+def draw_panels(records: Iterable[Mapping[str, Any]]) -> plotting.Figure:
+    """The panels of the final edition side by side, as `draw` does each."""
+    found = panels(records)
+    with plotting.drawing(1.2 + 3.4 * len(found), 3.6) as figure:
+        grid = figure.subplots(2, len(found), sharex=True, sharey="row", height_ratios=(1.0, 0.25), squeeze=False)
+        for axes, below, (name, mine) in zip(*grid, found.items(), strict=True):
+            _panel(axes, below, data(mine))
+            axes.set_title(name.partition(", ")[2].replace("_", " ") or name)
+            axes.set_ylabel(axes.get_ylabel() if axes is grid[0, 0] else "")
+        papers, *ours = grid[0, 0].get_legend_handles_labels()[0]
+        figure.legend(handles=[*ours, papers], loc="outside upper center", ncols=4)
+    return figure
+
+
+def _panel(axes: plotting.Axes, below: plotting.Axes, data: FigureData) -> None:
+    lengths = data["lengths"].astype(float)
+    claim = f"the paper: beyond {BEYOND} steps SGD-CR alone"
+    axes.axvspan(1.12 * BEYOND, 1e9, color="#EFEFEC", zorder=0, linewidth=0, label=claim)
+    for row in range(len(ALGORITHMS)):
+        one = {key: value[row] for key, value in data.items() if key != "lengths"}
+        _series(axes, lengths, one, row)
+        _counts(below, lengths, one, row)
+    if len(lengths):
+        plotting.logarithmic_ticks(axes, lengths)
+        axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
+    axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
+    plotting.shares(axes, np.linspace(0, 1, 5))
+    axes.tick_params(labelbottom=True)
+    plotting.horizontal_lines(axes)
 
 
 def _series(axes: plotting.Axes, lengths: Any, one: Mapping[str, Any], row: int) -> None:

@@ -17,7 +17,6 @@ from steadygrad.paper import PRINTED, comparison, fig7
 from steadygrad.paper.rows import CLAIMS, Record
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import curves, tables
-from steadygrad.success import grouped
 from steadygrad.sweep.cell import STARTS, SWEEP, read
 from steadygrad.sweep.records import collect
 from steadygrad.table import NOTHING, Table
@@ -171,11 +170,11 @@ def _verdict(result: Result) -> str:
 
 
 def _success(page: Page, records: Sequence[Record]) -> None:
-    """Fig. 7's picture and table, for each preset that has two lengths or more of temporal order."""
-    for preset, mine in sorted(grouped(records, lambda record: record["preset"]).items()):
+    """Fig. 7's picture and table, for each panel that has two lengths or more of temporal order."""
+    for name, mine in fig7.panels(records).items():
         data = fig7.data(mine)
         if len(data["lengths"]) > 1:
-            page.heading(f"Success against sequence length, settings “{preset}”")
+            page.heading(f"Success against sequence length, settings “{name}”")
             alt = "share of seeds that solve temporal order against sequence length for SGD, SGD-C and SGD-CR"
             page.figure(fig7.draw(data), alt, f"Bars are Wilson's 95 % intervals. All runs: {tables.common(mine)}.")
             page.table(tables.success_by_length(mine))

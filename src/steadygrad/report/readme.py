@@ -118,6 +118,7 @@ def pictures(folder: Path) -> dict[str, Any]:
     made = {
         "recall.png": (study.draw, study.rows(results.records(folder, "recall"))),
         "fig7.png": (lambda found: fig7.draw(fig7.data(found)), results.records(folder, "fig7")),
+        "panels.png": (fig7.draw_panels, results.records(folder, "panels")),
         "reach.png": (reach.draw, reach.curves(results.records(folder, "claims"), "proceedings")),
         "comparison.png": (comparison.draw, comparison.rows(results.records(folder, "comparison"))),
     }

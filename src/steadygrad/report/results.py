@@ -16,6 +16,7 @@ from steadygrad.paper import comparison, fig7
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import tables
 from steadygrad.success import grouped
+from steadygrad.sweep.named import GRIDS
 from steadygrad.sweep.records import read_records
 from steadygrad.table import Table
 
@@ -132,26 +133,25 @@ def render(folder: Path) -> str:
     compare = "reproduce comparison --budget hours --out runs/comparison"
     return PAGE.substitute(
         claim=fig7.CLAIM,
-        fig7=_by_length(records(folder, "fig7")),
+        fig7=_by_length(records(folder, "fig7"), "reproduce fig7 --budget hours"),
+        panels=_by_length(records(folder, "panels"), "sweep panels --budget hours --out runs/panels"),
         tasks=section(tables.tasks, "tasks", "ablation", "claims", command="reproduce tasks --budget hours"),
         **{name: _printed(table, records(folder, name)) for name, table in TABLES.items()},
         longest=section(tables.longest, "longest", command="sweep longest --out runs/longest"),
         recall="\n".join(filter(None, gated)),
         compared=comparison.CLAIM,
         comparison=section(tables.comparison, "comparison", said="comparison", command=compare),
+        costs=(took.markdown() if (took := costs(folder)).rows else "No run is recorded yet.") + "\n",
         speed=speed(folder).removesuffix("\n"),
     )
 
 
-def _by_length(found: Sequence[Record]) -> str:
-    by_preset = sorted(grouped(found, lambda record: record["preset"]).items())
+def _by_length(found: Sequence[Record], command: str) -> str:
     made = [
-        _made(
-            mine, TEXTS["fig7"].substitute(preset=preset, settings=tables.common(mine)), tables.success_by_length(mine)
-        )
-        for preset, mine in by_preset
+        _made(mine, TEXTS["fig7"].substitute(panel=name, settings=tables.common(mine)), tables.success_by_length(mine))
+        for name, mine in fig7.panels(found).items()
     ]
-    return "\n".join(made) or not_run("reproduce fig7 --budget hours")
+    return "\n".join(made) or not_run(command)
 
 
 def _printed(table: PaperTable, found: Sequence[Record]) -> str:
@@ -185,12 +185,23 @@ def _made(records: Sequence[Record], *parts: str | Table) -> str:
     commands = "`, `".join(merged(record["command"] for record in records if record["command"]))
     dates = sorted({record["date"] for record in records})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    results = [record["result"] for record in records if record["result"]]
-    hours = sum(result.get("total_seconds", result["seconds"]) for result in results) / 3600
     commit = each(record["commit"] for record in records) or "unknown"
-    facts = f"{len(records)} runs, {hours:.1f} core-hours, {days}, on {machines}, commit {commit}"
+    facts = f"{len(records)} runs, {_core_hours(records)} core-hours, {days}, on {machines}, commit {commit}"
     source = f"<sub>{facts}. Made by `{commands}`.</sub>"
     return "\n".join(f"{part.markdown() if isinstance(part, Table) else part}\n" for part in (*parts, source))
+
+
+def _core_hours(records: Sequence[Record]) -> str:
+    results = [record["result"] for record in records if record["result"]]
+    return f"{sum(result.get('total_seconds', result['seconds']) for result in results) / 3600:.1f}"
+
+
+def costs(folder: Path) -> Table:
+    """What the runs of each grid took, by settings and algorithm."""
+    found = {(grid, record["id"]): record for grid in GRIDS for record in records(folder, grid)}
+    groups = grouped(found.items(), lambda item: (item[0][0], item[1]["preset"], item[1]["algorithm"]))
+    body = [[*key, str(len(runs)), _core_hours([run for _, run in runs])] for key, runs in sorted(groups.items())]
+    return Table(["grid", "settings", "algorithm", "runs", "core-hours"], body, text=3)
 
 
 def merged(commands: Iterable[str]) -> list[str]:
