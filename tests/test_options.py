@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from steadygrad import ranges
 from steadygrad.commands import options
 
 
@@ -20,4 +21,4 @@ def test_what_cannot_be_read_is_refused_by_name() -> None:
     with pytest.raises(
         ValueError, match=r"^length must be LOW:HIGH with LOW below HIGH, such as 50:200, not '200:50'$"
     ):
-        options.lengths("200:50")
+        ranges.lengths("200:50")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steadygrad.schedules import SCHEDULES, Curriculum, Schedule
+from steadygrad.schedules import SCHEDULES, Curriculum, Latch, Schedule
 
 
 @pytest.mark.parametrize(
@@ -165,3 +165,69 @@ def test_a_schedule_without_an_epoch_is_refused() -> None:
         Schedule("1/t", epoch=0, max_updates=10)
     with pytest.raises(ValueError, match=r"schedule must be one of .*did you mean 'cosine'"):
         Schedule("cosin", epoch=1, max_updates=10)
+
+
+def growing(**changed: Any) -> Curriculum:
+    return Curriculum(
+        **{"start": (40, 50), "target": (50, 200), "growth": 1.15, "patience": 300, "loss": 0.1, **changed}
+    )
+
+
+def test_latch_goes_through_its_stages_in_the_order_of_its_table() -> None:
+    latch = Latch(growing(lost=0.8), share=0.6)
+    factors = [(latch.stage, latch.alpha, latch.noise, latch.rate(0))]
+    assert latch.check(8000, [], 0.01, True) is None  # at 50 steps, and 0.6 · 200 = 120
+    latch.curriculum.now = (50, 120)
+    for updates, wrong, loss in (
+        (9000, [], 0.05),
+        (13_999, [0.0, 0.0, 0.0, 0.011], 0.05),  # not yet 5,000 updates
+        (14_000, [0.0, 0.0, 0.0, 0.011], 0.05),
+        (17_000, [], 0.25),  # a loss that is not below 0.25
+        (17_500, [], None),  # of which no loss was finite
+        (18_000, [], 0.2),
+        (18_500, [0.01, 0.0, 0.0, 0.01], 0.05),
+        (24_499, [1.0] * 4, 0.05),
+    ):
+        latch.check(updates, wrong, loss, True)
+        factors.append((latch.stage, latch.alpha, latch.noise, latch.rate(updates)))
+    held = ("hold", 0.0, 0.5, 2 / 3)
+    again = ("again", 1.0, 1.0, 1.0)
+    # the rate of the last: one of 6,000 updates is left
+    settled = [("settle", 0.0, 0.5, 2 / 3), ("settle", 0.0, 0.5, pytest.approx(2 / 3 / 6000))]
+    assert factors == [("learn", 1.0, 1.0, 1.0), held, held, again, again, again, held, *settled]
+    assert latch.check(24_500, [1.0] * 4, 0.05, True) == "done"
+    assert latch.is_done
+
+
+def test_the_lengths_of_latch_are_those_of_its_stage() -> None:
+    latch = Latch(growing(lost=0.8), share=0.6)
+    latch.curriculum.now = (50, 120)
+    latch.check(9000, [], 0.05, False)
+    hold = latch.curriculum
+    assert (hold.now, hold.target, hold.patience, hold.lost) == ((50, 120), (50, 400), 200, 0.8)
+    hold.now = (50, 300)
+    latch.check(10_000, [0.0] * 4, 0.05, False)
+    assert (latch.curriculum.now, latch.curriculum.target) == ((50, 300), (50, 800))
+    assert latch.check(16_000, [0.0] * 4, 0.05, False) == "again"  # what is not solved is not done
+    again = latch.curriculum
+    assert (again.now, again.target, again.patience, again.lost) == ((50, 120), (50, 120), 300, None)
+
+
+def test_latch_goes_on_from_its_state() -> None:
+    one, other = (Latch(growing(lost=0.8), share=0.6) for _ in range(2))
+    one.curriculum.now = (50, 130)
+    one.check(9000, [], 0.05, False)
+    other.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    other.curriculum.load_state_dict(json.loads(json.dumps(one.curriculum.state_dict())))
+    for latch in (one, other):
+        assert latch.check(14_000, [0.5] * 4, 0.05, False) == "again"
+    assert vars(one.curriculum) == vars(other.curriculum)
+    assert (
+        (one.stage, one.since, one.left_at) == (other.stage, other.since, other.left_at) == ("again", 14_000, (50, 130))
+    )
+
+
+@pytest.mark.parametrize("share", [0, 1.5, -1, math.nan])
+def test_a_share_of_latch_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=r"share must be a number in \(0, 1\], not"):
+        Latch(growing(), share)

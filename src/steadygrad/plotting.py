@@ -187,7 +187,8 @@ def whole_numbers(ax: Axes) -> None:
 
 
 def shares(ax: Axes, ticks: Any) -> None:
-    """Marks shares between 0 and 1 on the vertical axis, in percent."""
+    """The vertical axis of shares from 0 to 1, marked in percent."""
+    ax.set_ylim(-0.04, 1.06)
     ax.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
 
 

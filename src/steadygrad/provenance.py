@@ -1,14 +1,20 @@
-"""Where a number comes from: the commit of the code, the machine, the day."""
+"""Where a number comes from: the commit of the code, the machine, the day, the commands."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from . import ranges
+
+SEEDS = re.compile(r"(steadygrad sweep .*--seeds )(\S+)(.*)")
 
 
 def commit(folder: Path | None = None) -> str | None:
@@ -38,6 +44,19 @@ def machine() -> dict[str, Any]:
 def today() -> str:
     """The date in UTC, as in "2026-11-15"."""
     return datetime.now(timezone.utc).date().isoformat()
+
+
+def merged(commands: Iterable[str]) -> list[str]:
+    """Each command once; sweeps that differ in their seeds alone are one command.
+
+    >>> merged(["steadygrad sweep smoke --seeds 1 --lr 2", "steadygrad sweep smoke --seeds 2:3,9 --lr 2"])
+    ['steadygrad sweep smoke --seeds 1:3,9 --lr 2']
+    """
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for command in commands:
+        begin, listed, end = found.groups() if (found := SEEDS.match(command)) else (command, "", "")
+        seeds.setdefault((begin, end), set()).update(ranges.seeds(listed))
+    return sorted(f"{begin}{ranges.written(mine)}{end}" for (begin, end), mine in seeds.items())
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -21,12 +21,28 @@ A network that could do shorter lengths can lose that again at longer ones. With
 10 · `patience` updates since then is above it, the weights are those of the last growth again:
 
     lost:    θ ← θ at the last growth,  rate ← 0.7 rate           grown:    rate ← min(1, 1.1 rate)
+
+Latch, stages that make a memory last (no part of the paper): Ω finds it, training without Ω makes it hold.
+
+    learn    as it begins, with Ω; lengths grow                             until the longest is `share` of the target's
+    hold     no Ω, half the noise, 2/3 of the rate; lengths grow to         until at most 1 % are wrong at 1, 2, 5 and 10 times
+             twice the target's longest                                     that length, by the mean of the weights
+    again    not so after 5,000 updates: the weights from before `hold`,    for 3,000 updates, and until the loss is below 0.25:
+             Ω, noise and rate as in `learn`, at the lengths reached        then `hold` once more
+    settle   as `hold`, lengths grow to four times the target's longest,    for 6,000 updates
+             the rate falls linearly to 0
+
+A state that latches forgets small differences, so the error that goes back through it shrinks: Ω, which asks for an error that
+keeps its norm, is against it. But from small initial weights nothing is learned without Ω, as no error arrives. So Ω comes
+first. Noise before the nonlinearity makes a memory that drifts cost something at any length, and at lengths above the target's
+the same drift is seen in the loss.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal, get_args
 
@@ -41,6 +57,15 @@ LOOKS = 10  # how often in `patience` updates a curriculum takes the mean loss
 LONG = 10  # times `patience`: how long the loss must be too high for a network to be lost
 SLOWER, QUICKER = 0.7, 1.1
 GROWN, LOST = "grown", "lost"
+
+LEARN, HOLD, AGAIN, SETTLE, DONE = "learn", "hold", "again", "settle", "done"
+WITH_OMEGA = (LEARN, AGAIN)
+TESTED = (1, 2, 5, 10)  # times the longest length
+HOLDS = 0.01  # at most this share is wrong at each of them
+QUIETER, FINER = 1 / 2, 2 / 3  # factors of the noise, and of the rate and the curriculum's patience
+HOLD_UPDATES, AGAIN_UPDATES, SETTLE_UPDATES = 5000, 3000, 6000
+AGAIN_LOSS = 0.25
+FURTHER = {HOLD: 2, SETTLE: 4, DONE: 4}  # times the longest length, where lengths grow to
 
 
 class Schedule:
@@ -166,6 +191,97 @@ class Curriculum:
         self.now, self._seen = tuple(state["now"]), state["seen"]
         self.rate, self._has_grown = state["rate"], state["has_grown"]
         self._losses = deque(map(float, state["losses"]), maxlen=self._losses.maxlen)
+
+
+class Latch:
+    """The stage of training, `since` so many updates; `curriculum` has its lengths, `left_at` are those at which Ω was left.
+
+    The training loop multiplies α, its noise and its rate with `alpha`, `noise` and `rate(updates)`. It calls `check` at every
+    test, and when a stage begins it takes `curriculum` and changes the weights: at 'hold' to their mean over the last updates,
+    of which it keeps a copy; at 'settle' to their mean; at 'again' to the copy.
+
+        >>> lengths = Curriculum((40, 50), (50, 200), growth=1.15, patience=300, loss=0.1)
+        >>> latch = Latch(lengths, share=0.6)
+        >>> latch.alpha, latch.tested_lengths
+        (1.0, [200, 400, 1000, 2000])
+        >>> lengths.now = (50, 120)
+        >>> latch.check(9000, wrong=[], loss=0.05, is_solved=False), latch.alpha, latch.curriculum.target
+        ('hold', 0.0, (50, 400))
+    """
+
+    def __init__(self, curriculum: Curriculum, share: float) -> None:
+        self.curriculum = self._first = curriculum
+        self.share = number("share", share, low=0, open_low=True, high=1)
+        self.stage, self.since, self.left_at = LEARN, 0, curriculum.now
+
+    @property
+    def is_done(self) -> bool:
+        return self.stage == DONE
+
+    @property
+    def tested_lengths(self) -> list[int]:
+        """Where the memory must last."""
+        return [times * self._first.target[1] for times in TESTED]
+
+    @property
+    def alpha(self) -> float:
+        """The factor of α."""
+        return 1.0 if self.stage in WITH_OMEGA else 0.0
+
+    @property
+    def noise(self) -> float:
+        """The factor of the noise."""
+        return 1.0 if self.stage in WITH_OMEGA else QUIETER
+
+    def rate(self, updates: int) -> float:
+        """The factor of the learning rate in the update after `updates` of them."""
+        left = 1 - (updates - self.since) / SETTLE_UPDATES if self.stage == SETTLE else 1.0
+        return 1.0 if self.stage in WITH_OMEGA else FINER * max(0.0, left)
+
+    def check(self, updates: int, wrong: Sequence[float], loss: float | None, is_solved: bool) -> str | None:
+        """Go on to the next stage if it is time, and return its name.
+
+        Args:
+            updates: that were made so far.
+            wrong: the error of the mean weights at each of `tested_lengths`; empty with Ω.
+            loss: the mean since the check before; None where no loss was finite.
+            is_solved: whether the problem was solved at the lengths of the target.
+        """
+        now, made = self.curriculum.now, updates - self.since
+        if self.stage == LEARN and now[1] >= self.share * self._first.target[1]:
+            return self._begin(HOLD, updates, now)
+        if self.stage == AGAIN and made >= AGAIN_UPDATES and loss is not None and loss < AGAIN_LOSS:
+            return self._begin(HOLD, updates, now)
+        if self.stage == HOLD and max(wrong) <= HOLDS:
+            return self._begin(SETTLE, updates)
+        if (self.stage == HOLD and made >= HOLD_UPDATES) or (self.stage == SETTLE and made >= SETTLE_UPDATES):
+            return self._begin(DONE if self.stage == SETTLE and is_solved else AGAIN, updates)
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"stage": self.stage, "since": self.since, "lengths": list(self.left_at)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict()`; `curriculum` is then that of the stage, and has a state of its own to be loaded."""
+        self.stage, self.since, self.left_at = state["stage"], state["since"], tuple(state["lengths"])
+        self.curriculum = self._of_stage()
+
+    def _begin(self, stage: str, updates: int, left_at: tuple[int, int] | None = None) -> str:
+        before = self.curriculum.state_dict()
+        self.stage, self.since, self.left_at = stage, updates, left_at or self.left_at
+        self.curriculum = self._of_stage()
+        if stage in (SETTLE, DONE):  # the lengths go on growing where they are
+            self.curriculum.load_state_dict(before)
+        return stage
+
+    def _of_stage(self) -> Curriculum:
+        first, (low, high) = self._first, self._first.target
+        if self.stage == LEARN:
+            return first
+        if self.stage == AGAIN:
+            return Curriculum(self.left_at, self.left_at, first.growth, first.patience, first.loss)
+        further = low, FURTHER[self.stage] * high
+        return Curriculum(self.left_at, further, first.growth, round(FINER * first.patience), first.loss, first.lost)
 
 
 def _range(name: str, value: Any) -> tuple[int, int]:

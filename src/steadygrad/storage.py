@@ -93,6 +93,19 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str], b
     return tensors, header, None if said is None else said == checksum(tensors, header)
 
 
+def write_state(path: Path, state: State, header: dict[str, str]) -> None:
+    """Write a state of tensors and of values that JSON has; both are in the checksum."""
+    tensors = {name: value for name, value in state.items() if hasattr(value, "detach")}
+    values = {name: value for name, value in state.items() if name not in tensors}
+    write_tensors(path, tensors, {**header, "values": json.dumps(values, allow_nan=False)})
+
+
+def read_state(path: Path) -> tuple[State, dict[str, str], bool | None]:
+    """The state and the header of `write_state`, and whether the checksum fits; what else it is has no values."""
+    tensors, header, whole = read_tensors(path)
+    return {**tensors, **json.loads(header.pop("values", "{}"))}, header, whole
+
+
 def of_optimizer(optimizer: torch.optim.Optimizer) -> State:
     """What an optimizer keeps for each parameter: tensors as 'optimizer.0.exp_avg', plain values under 'optimizer'."""
     kept = optimizer.state_dict()["state"]

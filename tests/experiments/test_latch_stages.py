@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from same_run import assert_same_run
-from steadygrad.experiments import Config, ConfigError, latch, preset, run
+from steadygrad import schedules
+from steadygrad.experiments import Config, ConfigError, preset, run
 from steadygrad.experiments.learner import Learner
 
 GROWING = {"curriculum": (10, 12), "curriculum_patience": 3, "curriculum_loss": 9.0, "curriculum_lost": 10.0}
@@ -23,7 +24,7 @@ def staged(small: Config) -> Config:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, updates in {"HOLD_UPDATES": 20, "AGAIN_UPDATES": 20, "SETTLE_UPDATES": 40}.items():
-        monkeypatch.setattr(latch, name, updates)
+        monkeypatch.setattr(schedules, name, updates)
 
 
 def trained(learner: Learner, updates: int) -> Learner:
@@ -35,12 +36,12 @@ def trained(learner: Learner, updates: int) -> Learner:
 def test_without_omega_from_the_share_of_the_longest_length_on(staged: Config, short: None) -> None:
     learner = Learner(staged)
     assert learner.latch is not None
-    assert learner.latch.check([], 1.0, False) is None  # at 12, and 0.7 · 20 = 14
+    assert learner.next_stage([], 1.0, False) is None  # at 12, and 0.7 · 20 = 14
     trained(learner, 20)
     assert learner.alpha == staged.alpha
     mean = learner.weights()
     reached = learner.feed.lengths.now
-    said = learner.latch.check([], 1.0, False)
+    said = learner.next_stage([], 1.0, False)
     assert said is not None
     assert "without Ω" in said
     learner.update()
@@ -54,19 +55,19 @@ def test_without_omega_from_the_share_of_the_longest_length_on(staged: Config, s
 def test_a_memory_that_does_not_last_goes_back_to_omega_and_tries_again(staged: Config, short: None) -> None:
     learner = trained(Learner(staged), 20)
     assert learner.latch is not None
-    learner.latch.check([], 1.0, False)
+    learner.next_stage([], 1.0, False)
     before = learner._networks["before."].state_dict()
-    reached = learner.latch.lengths
+    reached = learner.latch.left_at
     trained(learner, 20)
-    learner.latch.check([0.0, 0.02, 0.0, 0.0], 0.1, True)  # one length above 1 % is enough
+    learner.next_stage([0.0, 0.02, 0.0, 0.0], 0.1, True)  # one length above 1 % is enough
     assert learner.latch.stage == "again"
     assert all(torch.equal(before[name], each) for name, each in learner.network.state_dict().items())
     assert torch.equal(learner.network.noisy.weight_of_noise, 0.2 * torch.eye(staged.hidden))
     trained(learner, 20)
     assert (learner.alpha, learner.feed.lengths.now) == (staged.alpha, reached)
-    learner.latch.check([], 0.3, True)  # the loss must be below 0.25
+    learner.next_stage([], 0.3, True)  # the loss must be below 0.25
     assert learner.latch.stage == "again"
-    learner.latch.check([], 0.2, True)
+    learner.next_stage([], 0.2, True)
     assert learner.latch.stage == "hold"
 
 
@@ -74,14 +75,14 @@ def test_a_memory_that_does_not_last_goes_back_to_omega_and_tries_again(staged: 
 def test_a_memory_that_lasts_settles_at_a_rate_that_falls_to_0(staged: Config, short: None, is_solved: bool) -> None:
     learner = trained(Learner(staged), 20)
     assert learner.latch is not None
-    learner.latch.check([], 1.0, False)
+    learner.next_stage([], 1.0, False)
     trained(learner, 6)
-    learner.latch.check([0.01, 0.0, 0.0, 0.01], 0.1, is_solved)
+    learner.next_stage([0.01, 0.0, 0.0, 0.01], 0.1, is_solved)
     assert (learner.latch.stage, learner.feed.lengths.target) == ("settle", (14, 80))
     rates = [trained(learner, 10).lr / (2 / 3 * staged.lr) for _ in range(4)]
     # the rate of the tenth update, …: after 9, 19, 29 and 39 of 40
     assert rates == pytest.approx([31 / 40, 21 / 40, 11 / 40, 1 / 40])
-    learner.latch.check([0.0] * 4, 0.1, is_solved)
+    learner.next_stage([0.0] * 4, 0.1, is_solved)
     assert learner.latch.stage == ("done" if is_solved else "again")
 
 
@@ -96,7 +97,7 @@ def test_a_run_in_pieces_goes_through_the_same_stages(staged: Config, short: Non
 def test_a_run_ends_with_its_stages_and_keeps_what_lasts_longest(
     staged: Config, short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(latch, "HOLDS", 1.0)
+    monkeypatch.setattr(schedules, "HOLDS", 1.0)
     result = run(staged.changed(success=0.95, max_updates=500), tmp_path / "run", progress="none")
     assert result.solved
     # learned at the first test after the lengths reached 14, held at the next, then 40 updates

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steadygrad.commands import options as axes
+from steadygrad import ranges
 from steadygrad.experiments import ConfigError, preset
 from steadygrad.sweep import GRIDS, Grid, get, read_records
 from steadygrad.sweep.named import FIG7, PAPERS_TASKS, SUMS, TASKS
@@ -177,13 +177,13 @@ def test_every_named_grid_can_be_made_with_other_seeds_and_settings() -> None:
 
 
 def test_axes_are_read_as_ranges_and_lists() -> None:
-    assert axes.lengths("10, 50:200") == [(10, 10), (50, 200)]
-    assert axes.seeds("1:3,2,9") == [1, 2, 3, 9]
+    assert ranges.lengths("10, 50:200") == [(10, 10), (50, 200)]
+    assert ranges.seeds("1:3,2,9") == [1, 2, 3, 9]
     for bad in ("50-200", "a", "50:", "1.5"):
         with pytest.raises(ValueError, match=f"^length must be T or LOW:HIGH, such as 50 or 50:200, not '{bad}'$"):
-            axes.lengths(bad)
+            ranges.lengths(bad)
     with pytest.raises(ValueError, match=r"^seeds must be FIRST:LAST in this order, such as 1:5, not '5:1'$"):
-        axes.seeds("5:1")
+        ranges.seeds("5:1")
 
 
 def ids(**axes: object) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import checks, experiments
+from ..table import Table
 from . import options
 
 
@@ -55,15 +56,13 @@ def table(found: list[dict[str, Any]]) -> str:
     """The errors as text.
 
     >>> print(table([{"length": [400, 400], "sequences": 10_000, "errors": {"wrong": 0.0123}, "loss": 0.05}]))
-      length  sequences      wrong    loss
-         400     10,000     1.23 %  0.0500
+    length  sequences   wrong    loss
+       400     10,000  1.23 %  0.0500
     """
-    criteria = list(found[0]["errors"])
-    lines = ["  length  sequences" + "".join(f"{name:>11}" for name in criteria) + "    loss"]
+    body = []
     for each in found:
         low, high = each["length"]
-        name = f"{low}" if low == high else f"{low}:{high}"
-        errors = "".join(f"{100 * each['errors'][criterion]:9.2f} %" for criterion in criteria)
+        errors = (f"{100 * error:.2f} %" for error in each["errors"].values())
         loss = "not finite" if each["loss"] is None else f"{each['loss']:.4f}"
-        lines.append(f"{name:>8}  {each['sequences']:>9,}{errors}  {loss}")
-    return "\n".join(lines)
+        body.append([f"{low}" if low == high else f"{low}:{high}", f"{each['sequences']:,}", *errors, loss])
+    return Table(["length", "sequences", *found[0]["errors"], "loss"], body, text=0).plain()

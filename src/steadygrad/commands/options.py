@@ -7,13 +7,13 @@ place of one sentence, and `steadygrad --help` should not need an extra.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..experiments import config
 from ..experiments.problem import form
+from ..table import Table
 
 NOT_OPTIONS = ("problem", "path", "algorithm")  # settings that `train` takes in another way
 
@@ -105,13 +105,13 @@ def settings_table() -> str:
     problems |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
     lines: list[str] = []
     for part, fields in config.Config.PARTS.items():
-        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", ""]
-        lines += ["| setting | default | problems | what it is |", "|---|---|---|---|"]
+        body: list[list[str]] = []
         for name in fields.model_fields:
-            value, of = config.default(name), problems[config.of(name)]
+            value = config.default(name)
             shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
-            lines.append(f"| `{name}` | {shown} | {of} | {help_text(name)} |".replace("  ", " "))
-        lines.append("")
+            body.append([f"`{name}`", shown, problems[config.of(name)], help_text(name)])
+        made = Table(["setting", "default", "problems", "what it is"], body, text=4).markdown()
+        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", "", made.replace("|  |", "| |"), ""]
     return "\n".join(lines)
 
 
@@ -195,44 +195,6 @@ def of_run(args: argparse.Namespace) -> dict[str, Any]:
     return {"progress": progress(args), **saved}
 
 
-def lengths(text: str) -> list[tuple[int, int]]:
-    """Lengths of sequences: `50:200` is one model for all of 50 to 200, `10,20` a model for each.
-
-    >>> lengths("10,20,50:200")
-    [(10, 10), (20, 20), (50, 200)]
-    """
-    pairs = _ranges("length", text, "T or LOW:HIGH, such as 50 or 50:200")
-    for part, (low, high) in pairs:
-        if ":" in part and low >= high:
-            raise ValueError(f"length must be LOW:HIGH with LOW below HIGH, such as 50:200, not {part!r}")
-    return [pair for _, pair in pairs]
-
-
-def seeds(text: str) -> list[int]:
-    """Seeds: `1:5` are the five seeds from 1 to 5, `1,7` these two.
-
-    >>> seeds("1:3,7")
-    [1, 2, 3, 7]
-    """
-    found: dict[int, None] = {}
-    for part, (first, last) in _ranges("seeds", text, "S or FIRST:LAST, such as 1 or 1:5"):
-        if first > last:
-            raise ValueError(f"seeds must be FIRST:LAST in this order, such as 1:5, not {part!r}")
-        found |= dict.fromkeys(range(first, last + 1))
-    return list(found)
-
-
 def names(text: str) -> list[str]:
     """Names with commas between, each once."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _ranges(name: str, text: str, allowed: str) -> list[tuple[str, tuple[int, int]]]:
-    """The parts of a list, and the two ends of each."""
-    found: list[tuple[str, tuple[int, int]]] = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        ends = re.fullmatch(r"(\d+)(?::(\d+))?", part)
-        if not ends:
-            raise ValueError(f"{name} must be {allowed}, not {part!r}")
-        found.append((part, (int(ends[1]), int(ends[2] or ends[1]))))
-    return found

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import sweep
+from .. import ranges, sweep
 from ..checks import one_of
 from ..experiments.presets import PRESETS
 from ..sweep import Grid, Outcome
@@ -137,7 +137,7 @@ def verdict(outcomes: Sequence[Outcome]) -> int:
 def _grid(args: argparse.Namespace) -> Grid:
     settings = _settings(args)
     given = [name for name in (*AXES, "test_length") if getattr(args, name) is not None]
-    seeds = {} if args.seeds is None else {"seeds": options.seeds(args.seeds)}
+    seeds = {} if args.seeds is None else {"seeds": ranges.seeds(args.seeds)}
     if args.name is not None:
         if given:
             which = f"the named grid {args.name}, which has its own"
@@ -150,12 +150,12 @@ def _grid(args: argparse.Namespace) -> Grid:
     return sweep.Grid.product(
         "own",
         problems=options.names(args.problem or "temporal-order"),
-        aheads=None if args.ahead is None else options.seeds(args.ahead),
-        lengths=None if args.length is None else options.lengths(args.length),
+        aheads=None if args.ahead is None else ranges.seeds(args.ahead),
+        lengths=None if args.length is None else ranges.lengths(args.length),
         algorithms=options.names(args.algorithm or "sgd,sgd-c,sgd-cr"),
         presets=options.names(args.preset or "steady"),
         inits=None if args.init is None else options.names(args.init),
-        test_lengths=[high for _, high in options.lengths(args.test_length or "")],
+        test_lengths=[high for _, high in ranges.lengths(args.test_length or "")],
         **seeds,
         **settings,
     )

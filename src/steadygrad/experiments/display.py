@@ -1,8 +1,7 @@
 """What a run shows while it works: a live display on a terminal, or a line for each check; and TensorBoard.
 
 A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. The text
-of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is a bar (`live_bar`, which
-sweeps have too):
+of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is a bar (terminal.py):
 
 temporal-order · sgd-cr (norm clipping and Ω), optimizer adam · length 50–200 · seed 1
 ━━━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━━━━━━   52 %   104,000 of 200,000 updates   1,210/s   1:20 left at most
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage import MissingExtra
+from ..wording import clock, fixed, short
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from ..snapshots import Snapshot
 
@@ -197,8 +196,10 @@ class Live(Display):
 
     @contextmanager
     def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
+        from ..terminal import LiveBar
+
         self._limit, self._max_seconds = limit, max_seconds
-        with live_bar(limit, self._console, self._words.title(config)) as self._bar:
+        with LiveBar(limit, self._console, self._words.title(config)) as self._bar:
             yield
 
     def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
@@ -228,31 +229,7 @@ class Live(Display):
         left = f"{clock(max(0.0, min(times)))} left at most" if times else ""
         beside = self._words.done(done, self._limit), self._words.pace.format(self._rate), clock(seconds), left
         below = self._words.numbers(self._line, self._loss) if self._line else ""
-        show(self._bar, done, "  ".join(beside), below)
-
-
-def live_bar(total: int, console: Console | None = None, title: str = "") -> Progress:
-    """A bar on the terminal with its title above; `show` says how far it is, and gives it text."""
-    from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
-    from rich.text import Text
-
-    class Bar(Progress):
-        def get_renderables(self) -> Iterator[Any]:
-            for task in self.tasks:
-                above, below = Text(task.description, style="bold"), Text(task.fields["below"])
-                yield from filter(None, (above, self.make_tasks_table(self.tasks), below))
-
-    # a column of its own kind: on a narrow terminal its text goes on in the next line, and is not cut off
-    text = TextColumn("{task.fields[beside]}", markup=False, table_column=Column())
-    bar = Bar(BarColumn(36), text, console=console, auto_refresh=False)
-    bar.add_task(title, total=total, beside="", below="")
-    return bar
-
-
-def show(bar: Progress, done: int, beside: str, below: str = "") -> None:
-    """Set a bar, the text beside it and the text below it."""
-    bar.update(bar.task_ids[0], completed=done, beside=beside, below=below, refresh=True)
+        self._bar.show(done, "  ".join(beside), below)
 
 
 class Board(Display):
@@ -308,24 +285,3 @@ def displays(directory: Path, progress: str, tensorboard: bool, words: Words) ->
 def _gradient(line: dict[str, Any]) -> str:
     norm, most, omega = (short(line[name], 0) for name in ("gradient_norm", "gradient_norm_max", "omega"))
     return f"‖g‖ {norm} (max {most})   clipped {100 * line['clip_rate']:.0f} %   Ω {omega}"
-
-
-def short(value: float | None, width: int = 7) -> str:
-    """A number of two digits in `width` characters; a dash where there is none."""
-    return ("–" if value is None or not math.isfinite(value) else f"{value:.2g}").ljust(width)
-
-
-def fixed(value: float | None, digits: int = 4) -> str:
-    """A number with so many digits after the point; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
-def clock(seconds: float) -> str:
-    """Seconds as hours, minutes and seconds.
-
-    >>> clock(59.6), clock(3725)
-    ('1:00', '1:02:05')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -284,14 +284,10 @@ class CheckpointError(ValueError):
 
 def write_checkpoint(directory: Path, config: Config, updates: int, state: State) -> None:
     """Write the state of the run in `directory` after `updates` updates, and remove all but the last two."""
-    from torch import Tensor
-
-    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    values = {name: value for name, value in state.items() if name not in tensors}
     folder = directory / CHECKPOINTS
     folder.mkdir(exist_ok=True)
-    header = {"format": FORMAT, "config": config.to_json(), "values": json.dumps(values, allow_nan=False)}
-    storage.write_tensors(folder / f"{updates:09d}.safetensors", tensors, header)
+    header = {"format": FORMAT, "config": config.to_json()}
+    storage.write_state(folder / f"{updates:09d}.safetensors", state, header)
     for old in _newest_first(folder)[KEPT:]:
         old.unlink(missing_ok=True)
 
@@ -317,8 +313,8 @@ def newest_checkpoint(directory: Path, config: Config) -> State | None:
 def read_checkpoint(path: Path, config: Config) -> State:
     """One checkpoint, verified."""
     try:
-        tensors, header, whole = storage.read_tensors(path)
-    except (storage.safetensors().SafetensorError, OSError) as error:
+        state, header, whole = storage.read_state(path)
+    except (storage.safetensors().SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is refused, it is truncated or altered ({error})") from error
     if header.get("format") != FORMAT:
         raise CheckpointError(f"{path} is refused, it is no checkpoint of this version ({FORMAT})")
@@ -330,7 +326,7 @@ def read_checkpoint(path: Path, config: Config) -> State:
         raise CheckpointError(f"{path} is refused, its config is not this version's ({error})") from error
     if differences:
         raise CheckpointError(f"{path} is refused, it is of another run: here {', '.join(differences)}")
-    return {**tensors, **json.loads(header["values"])}
+    return state
 
 
 def _newest_first(folder: Path) -> list[Path]:

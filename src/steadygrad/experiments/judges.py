@@ -224,10 +224,8 @@ class BySuccess(_Judge):
         self.loop.write_line(line, seen)
         if self.consider(test, self.loop.seconds) and self.config.after_success == "polish":
             self._polish(test)
-        if learner.latch is not None:
-            news = learner.latch.check(self.wrong_beyond, line["loss"], self.solved is not None)
-            if news is not None:
-                self.loop.say(f"{news} ({updates:,} updates)")
+        if news := learner.next_stage(self.wrong_beyond, line["loss"], self.solved is not None):
+            self.loop.say(f"{news} ({updates:,} updates)")
 
     def _polish(self, test: Candidate) -> None:
         config, updates = self.config, test.updates

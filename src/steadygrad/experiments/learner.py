@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ..schedules import GROWN, LOST, SHORT, Curriculum, Schedule
+from ..schedules import AGAIN, DONE, GROWN, HOLD, LOST, SETTLE, SETTLE_UPDATES, SHORT, Curriculum, Latch, Schedule
 from ..storage import State, starting_with
 from . import problem as problems
 from .config import DRAWN, Config
@@ -34,10 +34,15 @@ if TYPE_CHECKING:
     from ..data import Chunk
     from ..data.datasets import DataSet
     from ..tasks import Batch
-    from .latch import Latch
 
 WEIGHTS, MEAN, KEPT, BEFORE = "weights.", "mean.", "kept.", "before."
 """What the names of tensors begin with in a checkpoint."""
+STAGES = {
+    HOLD: "sequences of up to {} steps are learned; trains on without Ω until the memory lasts",
+    SETTLE: f"the memory lasts; the rate falls to 0 over {SETTLE_UPDATES:,} updates",
+    AGAIN: "the memory does not last yet: Ω again, from the weights it was left at",
+}
+"""What is told when a stage of `Latch` begins."""
 
 
 class Draws:
@@ -177,9 +182,7 @@ class Learner:
         self.method = method(self.network)
         self.latch: Latch | None = None
         if config.latch is not None:
-            from .latch import Latch
-
-            self.latch = Latch(self)
+            self.latch = Latch(self.feed.lengths, config.latch)
 
     @property
     def updates(self) -> int:
@@ -222,7 +225,7 @@ class Learner:
             state |= {start + name: tensor.detach() for name, tensor in network.state_dict().items()}
         schedules = {name: schedule.state_dict() for name, schedule in self._schedules.items()}
         state |= {"schedules": schedules, "rates": [self.lr, self.alpha]}
-        state |= {} if self.latch is None else {"latch": self.latch.state()}
+        state |= {} if self.latch is None else {"latch": self.latch.state_dict()}
         return {**state, **self.feed.state()}
 
     def load_state(self, state: State) -> None:
@@ -231,25 +234,34 @@ class Learner:
             network.load_state_dict(starting_with(start, state))
         self.method.load_state(state)
         if self.latch is not None:  # whose stage decides where lengths grow to
-            self.latch.load_state(state["latch"])
+            self.latch.load_state_dict(state["latch"])
+            self._enter_stage(self.latch)
         self.feed.load_state(state)
         for name, schedule in self._schedules.items():
             schedule.load_state_dict(state["schedules"][name])
         self.lr, self.alpha = state["rates"]
         self._apply_rates()
 
-    def adopt(self, before: bool = False) -> None:
-        """Go on from the weights that are tested; with `before`, they are those to return to as well."""
-        weights = self.weights()
-        for start in (WEIGHTS, KEPT, *((BEFORE,) if before else ())):
-            if start in self._networks:
-                self._networks[start].load_state_dict(weights)
-        self.method.forget()
+    def next_stage(self, wrong: Sequence[float], loss: float | None, is_solved: bool) -> str | None:
+        """Go on to the next stage of `latch` if it is time (see there), and return what to tell the user of it."""
+        if self.latch is None or (stage := self.latch.check(self.updates, wrong, loss, is_solved)) is None:
+            return None
+        if stage in (HOLD, SETTLE):
+            weights = self.weights()
+            for start in (WEIGHTS, KEPT, *((BEFORE,) if stage == HOLD else ())):
+                if start in self._networks:
+                    self._networks[start].load_state_dict(weights)
+        elif stage == AGAIN:
+            self.network.load_state_dict(self._networks[BEFORE].state_dict())
+        if stage != DONE:
+            self.method.forget()
+        self._enter_stage(self.latch)
+        return STAGES.get(stage, "").format(self.latch.left_at[1]) or None
 
-    def return_to_before(self) -> None:
-        """Go on from the weights of the last `adopt(before=True)`."""
-        self.network.load_state_dict(self._networks[BEFORE].state_dict())
-        self.method.forget()
+    def _enter_stage(self, latch: Latch) -> None:
+        self.feed.lengths = latch.curriculum
+        if self.network.noisy is not None:
+            self.network.noisy.scale(self.config.noise * latch.noise)
 
     def _observe(self, loss: float) -> None:
         for schedule in self._schedules.values():
@@ -260,7 +272,7 @@ class Learner:
         lr = self.config.lr * self._schedules["lr"].factor(done, length) * self.feed.rate
         alpha = self.config.alpha * self._schedules["alpha"].factor(done)
         if self.latch is not None:
-            lr, alpha = lr * self.latch.rate, alpha * self.latch.alpha
+            lr, alpha = lr * self.latch.rate(self.updates), alpha * self.latch.alpha
         if (lr, alpha) != (self.lr, self.alpha):
             self.lr, self.alpha = lr, alpha
             self._apply_rates()

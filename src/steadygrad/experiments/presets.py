@@ -15,7 +15,7 @@ tanh         this library's own for the paper's tanh network: lengths that grow 
              momentum, a smaller threshold, and a way back for a network that is lost. The other tasks begin at shorter
              lengths; sums and products are learned up to 500 steps. Drawn problems alone.
 latch        as tanh, with noise before the nonlinearity; once lengths have grown to 0.6 of the longest, training goes on
-             without Ω until the memory lasts for ten times the longest length (latch.py). Drawn problems alone.
+             without Ω until the memory lasts for ten times the longest length (schedules.py). Drawn problems alone.
 """
 
 from __future__ import annotations

@@ -9,11 +9,7 @@ A problem of one's own is a class in a file, named 'FILE.py:CLASS' (docs/problem
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import os
-import sys
 from typing import Any
 
 from ..checks import one_of
@@ -72,16 +68,9 @@ def name_of(problem: Any) -> Any:
 
 def own(name: str) -> Any:
     """The user's class called 'FILE.py:CLASS'."""
-    from .. import tasks
+    from .. import own_code, tasks
 
-    file, _, called = name.rpartition(":")
-    path = absolute(file)
-    module = _module(path)
-    kind: Any = getattr(module, called, None)
-    if not isinstance(kind, type):
-        classes = filter(inspect.isclass, vars(module).values())
-        names = ", ".join(each.__name__ for each in classes if each.__module__ == module.__name__) or "it has none"
-        raise ValueError(f"problem must be a class in {path} ({names}), not {called!r}")
+    kind, called = own_code.named("problem", name), title(name)
     wanted = OF_DRAWN if hasattr(kind, "sample") else OF_DATA
     missing = [each for each in wanted if not hasattr(kind, each) and each not in getattr(kind, "__annotations__", {})]
     if wanted is OF_DRAWN and kind.sample is tasks.Task.sample and kind._draw is tasks.Task._draw:
@@ -89,26 +78,6 @@ def own(name: str) -> Any:
     if missing:
         raise ValueError(f"problem {called} must have {', '.join(missing)}: see docs/problems.md")
     return kind
-
-
-def _module(path: str) -> Any:
-    if not os.path.isfile(path):
-        raise ValueError(f"problem must name a file, and {path} is none")
-    for module in list(sys.modules.values()):  # a class that is passed as such is that class
-        if getattr(module, "__dict__", {}).get("__file__") == path:  # no lazy module is asked for it
-            return module
-    name = f"steadygrad_problem_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"problem must name a Python file, and {path} is none")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise ValueError(f"problem cannot be loaded from {path} ({type(error).__name__}: {error})") from error
-    return module
 
 
 def drawn(name: str, options: dict[str, Any]) -> Any:

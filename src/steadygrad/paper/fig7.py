@@ -101,7 +101,7 @@ def draw_panels(records: Iterable[Mapping[str, Any]]) -> plotting.Figure:
             axes.set_title(name.partition(", ")[2].replace("_", " ") or name)
             axes.set_ylabel(axes.get_ylabel() if axes is grid[0, 0] else "")
         papers, *ours = grid[0, 0].get_legend_handles_labels()[0]
-        figure.legend(handles=[*ours, papers], loc="outside upper center", ncols=4)
+        figure.legend(handles=[*ours, papers], loc="outside upper center", ncols=4 if len(found) > 1 else 2)
     return figure
 
 
@@ -116,7 +116,7 @@ def _panel(axes: plotting.Axes, below: plotting.Axes, data: FigureData) -> None:
     if len(lengths):
         plotting.logarithmic_ticks(axes, lengths)
         axes.set_xlim(lengths.min() / 1.2, lengths.max() * 1.2)
-    axes.set(ylim=(-0.04, 1.06), xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
+    axes.set(xlabel="sequence length $T$ (log scale)", ylabel="seeds that solve the task")
     plotting.shares(axes, np.linspace(0, 1, 5))
     axes.tick_params(labelbottom=True)
     plotting.horizontal_lines(axes)

@@ -72,7 +72,7 @@ def draw(found: Iterable[Row]) -> plotting.Figure:
         for axes, name in zip(panels, names, strict=True):
             _panel(axes, {(how, row.length[1]): row for row in found for network, how in [row.more] if network == name})
             plotting.logarithmic_ticks(axes, delays)
-            axes.set(title=NETWORKS[name], ylim=(0, 1), xlabel="delay in steps")
+            axes.set(title=NETWORKS[name], xlabel="delay in steps")
             plotting.shares(axes, (0, 0.5, 1))
         panels[0].set_ylabel("seeds that solve it")
         handles, labels = panels[0].get_legend_handles_labels()

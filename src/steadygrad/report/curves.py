@@ -66,7 +66,7 @@ def draw_run(seen: Mapping[str, Any], score: str = "") -> plotting.Figure:
             if scale == "log" and np.isfinite(shown).any():
                 plotting.few_powers(axes)
             if name == "error":
-                _share(axes)
+                plotting.shares(axes, np.linspace(0, 1, 5))
             if name == "spectral_radius":
                 axes.axhline(1.0, color=plotting.BLACK, linewidth=0.8)
             plotting.thousands(axes)
@@ -91,7 +91,7 @@ def draw_sweep(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> plotting.F
                 )
             axes.set_title(title)
             if all("error" in seen for _, _, seen in mine):
-                _share(axes)
+                plotting.shares(axes, np.linspace(0, 1, 5))
             plotting.thousands(axes)
             if place % across == 0:
                 axes.set_ylabel("answered wrong" if "error" in mine[0][2] else "validation")
@@ -112,8 +112,3 @@ def _line(axes: plotting.Axes, x: Any, y: Any, color: str, label: str = "", widt
 
 def _drawable(values: Any, scale: str) -> Any:
     return np.where(values > 0, values, np.nan) if scale == "log" else values
-
-
-def _share(axes: plotting.Axes) -> None:
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25 %", "50 %", "75 %", "100 %"])

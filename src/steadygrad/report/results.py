@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from steadygrad import provenance
 from steadygrad.paper import comparison, fig7
 from steadygrad.paper.tables import TABLES, PaperTable
 from steadygrad.report import tables
@@ -44,8 +45,7 @@ def speed(folder: Path) -> str:
     record: Record = json.loads(path.read_text(encoding="utf-8"))
     sizes = list(record["milliseconds"])
     times = [record["milliseconds"][size] for size in sizes]
-    rows = [["", *sizes], ["---", *["---:"] * len(sizes)]]
-    rows.append([f"**{OURS}**", *(f"**{each[OURS]:.2f} ms**" for each in times)])
+    rows = [[f"**{OURS}**", *(f"**{each[OURS]:.2f} ms**" for each in times)]]
     for name, label in COMPARED.items():
         if all(name in each for each in times):
             rows.append([label, *(f"{each[name]:.2f} ms ({each[name] / each[OURS]:.2f}×)" for each in times)])
@@ -60,24 +60,21 @@ def speed(folder: Path) -> str:
         f"commit {machine['commit']}; float32, minimum of repeats (the last two rows: medians of steps that "
         f"alternate), all in one run: `{record['command']}`.</sub>"
     )
-    return "\n".join([*_markdown(rows), "", *_gated(record.get("gated", {})), *_training(record), source, ""])
-
-
-def _markdown(rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(row) + " |" for row in rows]
+    table = Table(["", *sizes], rows).markdown()
+    return "\n".join([table, "", *_gated(record.get("gated", {})), *_training(record), source, ""])
 
 
 def _gated(record: Record) -> list[str]:
     """The gated layers beside torch's, as a table; records made before they were measured have none."""
     head = ["", "time", "torch's, without Ω", "with Ω, of without", "peak memory, of torch's", "its products at peak"]
-    rows = [head, ["---", *["---:"] * (len(head) - 1)]]
+    rows: list[list[str]] = []
     for kind, size, found in ((kind, size, found) for kind, sizes in record.items() for size, found in sizes.items()):
         times = f"**{found['omega_ms']:.2f} ms**", f"{found['torch_ms']:.2f} ms ({found['times_quicker']:.2f}×)"
         shares = f"{found['omega_on_off']:.2f}×", f"{found['memory_of_torchs']:.2f}"
         at_peak = found.get("products_at_peak_ms")
         rows.append([f"**sg.{kind} with Ω**, {size}", *times, *shares, f"{at_peak:.2f} ms" if at_peak else "–"])
     said = "At peak: what the matrix products of such a step would take at the speed of torch's product of two large matrices."
-    return [*_markdown(rows), "", said, ""] if record else []
+    return [Table(head, rows).markdown(), "", said, ""] if record else []
 
 
 def _training(record: Record) -> list[str]:
@@ -112,7 +109,6 @@ PAGE = Template(_page.rpartition("<!--")[0])
 TEXTS = {name: Template(text.removesuffix("\n")) for name, text in zip(_texts[::2], _texts[1::2], strict=True)}
 """The page, and what is said of a table that has records, by name."""
 COMMAND = "make results"
-SEEDS = re.compile(r"(steadygrad sweep .*--seeds )(\S+)(.*)")
 Record = dict[str, Any]
 
 
@@ -182,7 +178,7 @@ def _made(records: Sequence[Record], *parts: str | Table) -> str:
         return ", ".join(sorted({str(value) for value in values if value}))
 
     machines = each(f"{machine['cpu']} ({machine['threads']} threads)" for r in records if (machine := r["machine"]))
-    commands = "`, `".join(merged(record["command"] for record in records if record["command"]))
+    commands = "`, `".join(provenance.merged(record["command"] for record in records if record["command"]))
     dates = sorted({record["date"] for record in records})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     commit = each(record["commit"] for record in records) or "unknown"
@@ -202,24 +198,3 @@ def costs(folder: Path) -> Table:
     groups = grouped(found.items(), lambda item: (item[0][0], item[1]["preset"], item[1]["algorithm"]))
     body = [[*key, str(len(runs)), _core_hours([run for _, run in runs])] for key, runs in sorted(groups.items())]
     return Table(["grid", "settings", "algorithm", "runs", "core-hours"], body, text=3)
-
-
-def merged(commands: Iterable[str]) -> list[str]:
-    """Each command once; sweeps that differ in their seeds alone are one command.
-
-    >>> merged(["steadygrad sweep smoke --seeds 1 --lr 2", "steadygrad sweep smoke --seeds 2:3,9 --lr 2"])
-    ['steadygrad sweep smoke --seeds 1:3,9 --lr 2']
-    """
-    seeds: dict[tuple[str, str], set[int]] = {}
-    for command in commands:
-        begin, listed, end = found.groups() if (found := SEEDS.match(command)) else (command, "", "")
-        mine = seeds.setdefault((begin, end), set())
-        for part in filter(None, listed.split(",")):
-            first, _, last = part.partition(":")
-            mine |= {*range(int(first), int(last or first) + 1)}
-    return sorted(f"{begin}{_ranges(mine)}{end}" for (begin, end), mine in seeds.items())
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    runs = grouped(enumerate(sorted(numbers)), lambda item: item[1] - item[0]).values()
-    return ",".join(f"{run[0][1]}" if len(run) == 1 else f"{run[0][1]}:{run[-1][1]}" for run in runs)

@@ -91,30 +91,18 @@ FIG7 = {
     "hours": [Part(ORDER, 5, {**STOP, "max_updates": 150_000}, ("fig7",), ALGORITHMS, EVERY_LENGTH)],
     "full": [Part(ORDER, 50, {**STOP, "max_updates": 5_000_000}, ("paper",), ALGORITHMS, EVERY_LENGTH)],
 }
-INITIAL: dict[str, tuple[Settings, int]] = {
-    "basic_tanh": ({}, 5),
-    "smart_tanh": ({}, 5),
-    "sigmoid": ({"nonlinearity": "sigmoid"}, 3),
-}
-"""The panels: settings in place of the preset's, and the seeds of SGD-CR."""
 
 
 def _panels(with_omega: int, without: int, seeds: int | None = None) -> list[Part]:
     """A run ends once at most 1 % are wrong, as Fig. 7 counts, or after so many updates, with Ω and without."""
-
-    def part(init: str, seeds: int, limit: int, *algorithms: str) -> Part:
-        settings = {**STOP, **INITIAL[init][0], "success": 0.01, "max_updates": limit}
-        lengths = _each(10, 20, 50, 100, 200)
-        return Part(ORDER, seeds, settings, ("proceedings",), algorithms, lengths, inits=[init])
-
-    return [
-        each
-        for init, (_, most) in INITIAL.items()
-        for each in (
-            part(init, seeds or most, with_omega, "sgd-cr"),
-            part(init, seeds or 3, without, "sgd", "sgd-c"),
-        )
-    ]
+    parts: list[Part] = []
+    axes: dict[str, Any] = {"presets": ("proceedings",), "lengths": _each(10, 20, 50, 100, 200)}
+    for init, number in {"basic_tanh": 5, "smart_tanh": 5, "sigmoid": 3}.items():
+        own = {**STOP, "success": 0.01, "nonlinearity": "sigmoid" if init == "sigmoid" else "tanh"}
+        for most, limit, algorithms in ((number, with_omega, ("sgd-cr",)), (3, without, ("sgd", "sgd-c"))):
+            settings = {**own, "max_updates": limit}
+            parts.append(Part(ORDER, seeds or most, settings, algorithms=algorithms, inits=[init], **axes))
+    return parts
 
 
 PANELS = {

@@ -25,10 +25,10 @@ from typing import Any, TextIO
 from steadygrad.checks import one_of
 from steadygrad.experiments import Config, Result
 from steadygrad.experiments.config import DRAWN
-from steadygrad.experiments.display import PROGRESS, clock, live_bar, show
+from steadygrad.experiments.display import PROGRESS
 from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read, remaining
 from steadygrad.sweep.grid import Cell, Grid
-from steadygrad.wording import duration
+from steadygrad.wording import clock, duration
 
 UPDATES = {"drawn": 50, "data": 10}  # that a measurement takes, after a few to warm up
 SHAPE = (
@@ -148,7 +148,9 @@ class Watch:
         if self.style == "auto" and self.stream.isatty():
             from rich.console import Console
 
-            self._bar = live_bar(self.total, Console(file=self.stream))
+            from steadygrad.terminal import LiveBar
+
+            self._bar = LiveBar(self.total, Console(file=self.stream))
             self._bar.start()
         if self.style != "none":
             self._thread.start()
@@ -198,7 +200,7 @@ class Watch:
                 print(line + self._rest(), file=self.stream, flush=True)
         if self._bar is not None:
             done, passed = self.total - len(self.left), clock(time.monotonic() - self._begun)
-            show(self._bar, done, f"{done}/{self.total} cells{self._rest()}  {passed}")
+            self._bar.show(done, f"{done}/{self.total} cells{self._rest()}  {passed}")
 
     def _follow(self) -> None:
         while not self._stop.wait(INTERVAL):
