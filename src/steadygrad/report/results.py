@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -109,7 +109,7 @@ PAGE = Template(_page.rpartition("<!--")[0])
 TEXTS = {name: Template(text.removesuffix("\n")) for name, text in zip(_texts[::2], _texts[1::2], strict=True)}
 """The page, and what is said of a table that has records, by name."""
 COMMAND = "make results"
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 
 def render(folder: Path) -> str:
