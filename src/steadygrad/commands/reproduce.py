@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DRAWN = ("fig2", "fig3", "fig4", "fig5", "fig6")  # computed at once; the others are sweeps
 TABLES = ("table1", "table2")
-SWEPT = ("fig7", "tasks", "comparison", *TABLES)
+SWEPT = ("fig7", "panels", "tasks", "comparison", *TABLES)
 
 
 def add_reproduce(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +43,7 @@ def run_reproduce(args: argparse.Namespace) -> int:
       steadygrad reproduce fig6 --out runs/figures
       steadygrad reproduce fig7 --budget demo
       steadygrad reproduce fig7 --budget hours --seeds 5 --max-updates 200000 --out runs/fig7 --records results
+      steadygrad reproduce panels --budget hours --out runs/panels --records results
       steadygrad reproduce tasks --budget hours --out runs/tasks --records results
       steadygrad reproduce comparison --budget hours --out runs/comparison --records results
       steadygrad reproduce table1 --budget minutes
@@ -128,9 +129,12 @@ def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     from ..report import pages, tables
 
     made = {"comparison": tables.comparison, "tasks": tables.tasks, "fig7": tables.success_by_length}
+    made |= {"panels": tables.success_by_panel}
     table = tables.figures(PRINTED[what], records) if what in PRINTED else made[what](records)
     print(f"\n{table.plain()}\n")
     written: Sequence[Any] = ()
+    if what == "panels":
+        written = plotting.save(fig7.draw_panels(records), out / what)
     if what == "comparison":
         written = plotting.save(comparison.draw(comparison.rows(records)), out / what)
     elif what == "fig7":

@@ -102,10 +102,10 @@ def of_sweep(directory: Path) -> Page:
 
 
 def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
-    """The page of what `steadygrad reproduce` swept: 'fig7', 'tasks', 'comparison', 'table1' or 'table2'."""
+    """The page of what `steadygrad reproduce` swept: 'fig7', 'panels', 'tasks', 'comparison', 'table1' or 'table2'."""
     printed = {"title": "The pathological tasks", **(PRINTED[what] if what != "tasks" else {})}
     lead = f"{sum(map(_solved, records))} of {len(records)} runs solved their task."
-    if what == "fig7":
+    if what in ("fig7", "panels"):
         lead = measured(records)
     elif what in TABLES:
         lead = f"Figures are {TABLES[what].figures}; lower is better."
@@ -113,7 +113,7 @@ def of_grid(what: str, records: Sequence[Record], command: str) -> Page:
     if "claim" in printed:
         page.text(f"The paper: {printed['claim']}")
     page.text("Made by", command)
-    if what == "fig7":
+    if what in ("fig7", "panels"):
         _success(page, records)
     elif what == "comparison":
         page.figure(comparison.draw(comparison.rows(records)), "share of seeds that solve each problem, by method")

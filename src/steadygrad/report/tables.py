@@ -29,6 +29,13 @@ def success_by_length(records: Sequence[Record]) -> Table:
     return Table(["algorithm", *(f"T = {length}" for length in data["lengths"])], body)
 
 
+def success_by_panel(records: Sequence[Record]) -> Table:
+    """The same for every panel of the final edition, which all have the same lengths."""
+    made = {name: success_by_length(mine) for name, mine in fig7.panels(records).items()}
+    body = [[name, *row] for name, table in made.items() for row in table.rows]
+    return Table(["settings", *next(iter(made.values())).header], body, text=2)
+
+
 def tasks(records: Sequence[Record], tested: Sequence[int] = (250, 300, 400)) -> Table:
     """Each task under each preset: solved, updates, minutes, errors at the lengths `tested`, and what the paper says."""
     header = ["task", "lengths", "settings", "solved", "updates", "minutes", *(f"error at {T}" for T in tested)]
