@@ -102,7 +102,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "threads": ("2", 2),
     }
     others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults", "longest"}
-    others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch", "latch"}
+    others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch", "latch", "clock"}
     of_data = {"steps", "cost", "epochs", "patience"}
     assert typed.keys() | others | of_data == Config.model_fields.keys()
     assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}

@@ -87,6 +87,7 @@ def test_a_preset_leaves_out_a_curriculum_that_begins_above_the_lengths_asked_fo
         ("dtype", "float16", "dtype must be one of 'float32', 'float64', not 'float16'"),
         ("success", 1.0, r"success must be a number in \[0, 1\), not 1.0"),
         ("max_seconds", 0, "max_seconds must be a finite number above 0"),
+        ("clock", "cpu", "clock must be one of 'wall', 'core', not 'cpu'"),
     ],
 )
 def test_a_fault_is_told_in_one_sentence_that_names_the_field(field: str, value: Any, sentence: str) -> None:
@@ -102,6 +103,12 @@ def test_a_fault_is_told_in_one_sentence_that_names_the_field(field: str, value:
 def test_what_an_algorithm_does_not_do_cannot_be_set(algorithm: str, field: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"{field} must be .* with algorithm '{algorithm}'"):
         preset("temporal-order", algorithm, "paper", **{field: value})
+
+
+def test_a_cores_time_is_counted_on_one_thread_alone() -> None:
+    with pytest.raises(ConfigError, match="clock must be 'wall' with 2 threads"):
+        Config(**GOOD, clock="core", threads=2)
+    assert Config(**GOOD, clock="core").clock == "core"
 
 
 def test_all_faults_are_told_at_once() -> None:

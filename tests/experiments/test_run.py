@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from harm import fill_disk
 from same_run import SMALL, assert_same_run, metrics
 from steadygrad import storage, tasks
 from steadygrad.experiments import Config, FolderError, Result, evaluate, files, judges, preset, run
+from steadygrad.experiments.learner import Learner
 from steadygrad.experiments.presets import PRESETS
 
 METRICS = {
@@ -200,6 +202,22 @@ def test_time_can_run_out(small: Config, tmp_path: Path) -> None:
     assert result.reason == "max_seconds"
     assert 0.3 <= result.seconds < 5
     assert run(config, tmp_path / "run", progress="none", resume=True) == result
+
+
+def test_a_cores_time_stands_still_while_the_run_waits(small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Learner.update
+
+    def waits(learner: Learner) -> float:
+        time.sleep(0.02)
+        return real(learner)
+
+    monkeypatch.setattr(Learner, "update", waits)
+    config = small.changed(max_updates=40, check_every=40)
+    by = {clock: run(config.changed(clock=clock), tmp_path / clock, progress="none").seconds for clock in ("wall", "core")}
+    assert by["wall"] >= 40 * 0.02
+    assert 0 < by["core"] < by["wall"] - 0.9 * 40 * 0.02
+    resumed = run(config.changed(clock="core"), tmp_path / "core", progress="none", resume=True, max_updates=80)
+    assert resumed.total_seconds > by["core"]
 
 
 def test_ctrl_c_stops_between_two_updates_with_a_checkpoint_and_no_verdict(small: Config, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_every_method_has_eight_different_trials_on_seeds_from_101_on() -> None:
     counts = Counter(cell.preset.rpartition("-trial")[0] for cell in cells)
     assert counts == dict.fromkeys(METHODS, 8)
     assert {cell.config.seed for cell in cells} == {101}
-    assert {cell.config.max_seconds for cell in cells} == {180.0}
+    assert {(cell.config.max_seconds, cell.config.clock, cell.config.threads) for cell in cells} == {(180.0, "core", 1)}
     for method in METHODS:
         mine = [cell.config for cell in cells if cell.preset.startswith(f"{method}-trial")]
         assert len({config.to_json() for config in mine}) == 8
@@ -36,7 +36,7 @@ def test_every_method_has_eight_different_trials_on_seeds_from_101_on() -> None:
 
 def test_the_comparison_has_every_method_on_every_problem_it_can_learn_three_times() -> None:
     cells = sweep.get("comparison", "hours").cells
-    assert {cell.config.max_seconds for cell in cells} == {300.0}
+    assert {(cell.config.max_seconds, cell.config.clock) for cell in cells} == {(300.0, "core")}
     places = Counter((cell.preset, cell.config.problem, cell.config.length[1]) for cell in cells)
     assert set(places.values()) == {3}
     assert places.keys() == {

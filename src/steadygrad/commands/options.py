@@ -13,7 +13,6 @@ from typing import Any
 
 from ..experiments import config
 from ..experiments.problem import form
-from ..table import Table
 
 NOT_OPTIONS = ("problem", "path", "algorithm")  # settings that `train` takes in another way
 
@@ -101,6 +100,8 @@ def settings() -> dict[str, dict[str, Any]]:
 
 def settings_table() -> str:
     """All settings as Markdown: docs/settings.md."""
+    from ..table import Table  # no command needs it
+
     problems = {None: "all", config.DRAWN: "that draw sequences", config.DATA: "with a data set"}
     problems |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
     lines: list[str] = []

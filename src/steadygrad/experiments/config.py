@@ -208,6 +208,9 @@ class Limits(_Settings):
     epochs: int = field(50, "stop after so many passes over the data", DATA, ge=1)
     patience: int | None = field(None, "stop after so many epochs without a better validation", DATA, ge=1)
     max_seconds: float | None = field(None, "stop after so many seconds", metavar="S", gt=0)
+    clock: Literal["wall", "core"] = field(
+        "wall", "what counts seconds: the time that passes, or the time that a core works for the run, on one thread"
+    )
     check_every: int = field(1000, "updates between two tests", DRAWN, ge=1)
     check_sequences: int = field(1000, "sequences a test begins with", DRAWN, ge=1)
     test_sequences: int = field(10_000, "sequences of a whole test", DRAWN, ge=1)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 from torch import Tensor
@@ -36,6 +36,7 @@ from .network import Network, threads
 
 CHECKPOINT_SECONDS = 30.0
 TICK = 0.2  # seconds between two refreshes of the display
+CLOCKS = {"wall": perf_counter, "core": thread_time}
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "interrupted by SIGTERM"}
 """What Ctrl-C or a scheduler sends before it kills, and what the result then says."""
 
@@ -61,12 +62,13 @@ class Loop:
             self._before, sizes, snapshot = found["seconds"], found["sizes"], found["next_snapshot"]
         self.record = files.Record(directory, sizes)
         self.record.next_snapshot = snapshot
-        self._begun = perf_counter()
+        self._clock = CLOCKS[config.clock]
+        self._begun = self._clock()
 
     @property
     def seconds(self) -> float:
-        """Of the run so far, those before a resumption included."""
-        return self._before + perf_counter() - self._begun
+        """Of the run so far by the config's clock, those before a resumption included."""
+        return self._before + self._clock() - self._begun
 
     def network_with(self, weights: dict[str, Tensor]) -> Network:
         """The run's network with other weights."""
