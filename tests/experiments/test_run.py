@@ -204,7 +204,9 @@ def test_time_can_run_out(small: Config, tmp_path: Path) -> None:
     assert run(config, tmp_path / "run", progress="none", resume=True) == result
 
 
-def test_a_cores_time_stands_still_while_the_run_waits(small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cores_time_stands_still_while_the_run_waits(
+    small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Learner.update
 
     def waits(learner: Learner) -> float:
@@ -213,7 +215,9 @@ def test_a_cores_time_stands_still_while_the_run_waits(small: Config, tmp_path: 
 
     monkeypatch.setattr(Learner, "update", waits)
     config = small.changed(max_updates=40, check_every=40)
-    by = {clock: run(config.changed(clock=clock), tmp_path / clock, progress="none").seconds for clock in ("wall", "core")}
+    by = {
+        clock: run(config.changed(clock=clock), tmp_path / clock, progress="none").seconds for clock in ("wall", "core")
+    }
     assert by["wall"] >= 40 * 0.02
     assert 0 < by["core"] < by["wall"] - 0.9 * 40 * 0.02
     resumed = run(config.changed(clock="core"), tmp_path / "core", progress="none", resume=True, max_updates=80)

@@ -187,7 +187,7 @@ def _combined(v: _Examination) -> None:
         (is_algorithm and not regularises and v.alpha != 0, "alpha", f"be 0 with {v.named_algorithm}, not {v.alpha!r}"),
         (clips and v.threshold is None, "threshold", f"be given with {v.named_algorithm}"),
         (clips and too_low, "threshold", f"be a finite number above 0, not {v.threshold!r}"),
-        (v.clock == "core" and v.threads != 1, "clock", f"be 'wall' with {v.threads} threads: 'core' counts those of one"),
+        (v.clock == "core" and v.threads != 1, "clock", f"be 'wall' with {v.threads} threads: 'core' counts one"),
         (clips and (v.per, v.threshold) == ("entry", "auto"), "threshold", "be a number with per 'entry', not 'auto'"),
     ):
         if case:
