@@ -97,6 +97,25 @@ def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
     assert (tmp_path / "tasks" / "index.html").exists()
 
 
+@pytest.mark.usefixtures("here")
+def test_reproduce_panels_shows_each_initialisation_by_itself(
+    say: Say, tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = sweep.run
+    monkeypatch.setattr(sweep, "run", lambda *words, **options: real(*words, **options, **fake))
+    code, out, _ = say("reproduce panels --budget hours --seeds 1 --out panels --records results --quiet")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines() if "1/1" in line]
+    starts, algorithms = ["basic_tanh", "sigmoid", "smart_tanh"], ["SGD", "SGD-C", "SGD-CR"]
+    assert sorted(row[1] for row in rows) == sorted(3 * starts)
+    assert sorted(row[2] for row in rows) == sorted(3 * algorithms)
+    assert all(row.count("1/1") == 5 for row in rows)  # lengths 10, 20, 50, 100 and 200
+    page = (tmp_path / "panels" / "index.html").read_text(encoding="utf-8")
+    assert all(f"settings “proceedings, {start}”" in page for start in starts)
+    assert (tmp_path / "panels" / "panels.png").stat().st_size > 0
+    assert len(sweep.read_records(tmp_path / "results" / "panels.jsonl")) == 3 * 3 * 5
+
+
 def pretend_natural(config: Config, directory: Path, *, epochs: int, **_: Any) -> Result:
     """In place of `experiments.run`: figures in the paper's order, without the work."""
     figure = {"sgd": 4.0, "sgd-c": 3.6, "sgd-cr": 3.5}[config.algorithm]
