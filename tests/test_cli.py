@@ -103,7 +103,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
     }
     others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults", "longest"}
     others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch", "latch", "clock"}
-    of_data = {"steps", "cost", "epochs", "patience"}
+    of_data = {"steps", "cost", "epochs", "patience", "dropout"}
     assert typed.keys() | others | of_data == Config.model_fields.keys()
     assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}
     words = ["train", "addition", "--out", "x", "--algorithm", "sgd-cr", "--option", "criterion=squared"]

@@ -102,6 +102,7 @@ def test_every_setting_has_its_option_and_reaches_the_config(text_path: str) -> 
         "nonlinearity": ("relu", "relu"),
         "leak": ("0.5", 0.5),
         "init": ("identity", "identity"),
+        "dropout": ("0.25", 0.25),
         "steps": ("77", 77),
         "batch": ("5", 5),
         "cost": ("sum", "sum"),

@@ -58,26 +58,30 @@ def states_by_packing(model: Network, given: Chunk, rows: list[int], h0: Tensor)
     return torch.nn.utils.rnn.pad_packed_sequence(output, total_length=T)[0]
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("bias", [True, False], ids=["biases", "no biases"])
 @pytest.mark.parametrize("cost", ["mean", "sum"])
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("data", ["ptb", "jsb"])
 def test_the_gradient_by_hand_equals_autograds_with_padded_steps_left_out_of_loss_and_omega(
-    data: str, lengths: str, cost: str, bias: bool
+    data: str, lengths: str, cost: str, bias: bool, dropout: float
 ) -> None:
-    model = network(data, cost=cost, bias=bias)
+    model = network(data, cost=cost, bias=bias, dropout=dropout)
     given = chunk(data, LENGTHS[lengths], [True, False, True, True])
     state = torch.randn(B, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     rows = [b for b in range(B) if LENGTHS[lengths][b]]
     h0 = state * given.carry.unsqueeze(1)
-    y = model.readout(states_by_packing(model, given, rows, h0))
+    h = states_by_packing(model, given, rows, h0)
+    kept = torch.empty(T * len(rows), 6, dtype=torch.float64)
+    kept.bernoulli_(1 - dropout, generator=torch.Generator().manual_seed(3))
+    y = model.readout(h * kept.view_as(h) / (1 - dropout))
     each = costs(data, y, given.targets[:, rows]) * given.mask[:, rows]
     by_row = each.sum(0) / (given.lengths[rows] if cost == "mean" else 1)
     trained = [parameter for _, parameter in model.trained()]
     expected = torch.autograd.grad(by_row.mean(), trained)
     for parameter in trained:
         parameter.grad = torch.ones_like(parameter)  # what an earlier update left must not be added to
-    read = model.backward_chunk(given, state)
+    read = model.backward_chunk(given, state, torch.Generator().manual_seed(3))
     assert read.nats == pytest.approx(each.sum().item(), rel=1e-13)
     assert read.predictions == sum(LENGTHS[lengths])
     assert not read.state.requires_grad
@@ -96,6 +100,18 @@ def test_omega_is_the_same_with_and_without_the_padded_steps() -> None:
     (costs("ptb", y, given.targets) * given.mask).sum().backward()
     assert ours == pytest.approx(model.rnn.flow.omega, rel=1e-12)
     assert ours > 0
+
+
+def test_dropout_is_for_training_alone() -> None:
+    model, without = network("ptb", dropout=0.5), network("ptb")
+    given = chunk("ptb", LENGTHS["full"], [False] * B)
+    assert model.read(given).nats == without.read(given).nats == without.backward_chunk(given).nats
+    assert model.backward_chunk(given).nats == without.read(given).nats
+    assert model.backward_chunk(given, generator=torch.Generator().manual_seed(1)).nats != without.read(given).nats
+    with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\), not 1"):
+        network("ptb", dropout=1.0)
+    with pytest.raises(ValueError, match="dropout must be left out with 'addition', which has no such setting"):
+        Config("addition", "sgd", dropout=0.5)
 
 
 @pytest.mark.parametrize("data", ["ptb", "jsb"])

@@ -21,6 +21,7 @@ VARIANTS: dict[str, tuple[Callable[..., Config], dict[str, Any]]] = {
         {"optimizer": "adam", "lr": 0.01, "threshold": "auto", "lr_schedule": "cosine", "alpha_schedule": "1/t"},
     ),
     "music, momentum": (of_music, {"optimizer": "momentum", "lr_schedule": "half-when-worse", "lr": 2.0}),
+    "text, dropout": (of_text, {"dropout": 0.5}),
     "music, leaky, float64": (of_music, {"dtype": "float64", "leak": 0.3, "cost": "sum"}),
 }
 

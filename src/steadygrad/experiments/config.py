@@ -114,6 +114,7 @@ class NetworkSettings(_Settings):
         "σ",
         ge=0,
     )
+    dropout: float = field(0.0, "share of the states that the read-out does not see in training", DATA, "P", ge=0, lt=1)
     bias: bool = field(True, "whether the network has biases")
     init: Literal[PlainInit, GatedInit] = field(
         "basic_tanh",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..reproducible import stream
 from ..schedules import AGAIN, DONE, GROWN, HOLD, LOST, SETTLE, SETTLE_UPDATES, SHORT, Curriculum, Latch, Schedule
 from ..storage import State, starting_with
 from . import problem as problems
@@ -98,6 +99,7 @@ class Passes:
 
     def __init__(self, config: Config, problem: DataSet) -> None:
         self.problem = problem
+        self.generator = stream(config.seed, "dropout")
         self.span = 1, config.epochs
         self.epoch, self.tokens = 1, 0
         self.whole, self.since = Tally(), Tally()
@@ -116,7 +118,7 @@ class Passes:
     def learn(self, network: Network) -> float:
         if self._next is None:
             raise RuntimeError("the epoch is over: next_epoch() comes first")
-        self._read = read = network.backward_chunk(self._next, self._state)
+        self._read = read = network.backward_chunk(self._next, self._state, self.generator)
         return read.nats / read.predictions
 
     def learned(self, loss: float) -> None:
@@ -137,12 +139,14 @@ class Passes:
         self._begin(0)
 
     def state(self) -> State:
-        carried = {} if self._state is None else {"state": self._state}
+        carried = {"generator": self.generator.get_state()} | ({} if self._state is None else {"state": self._state})
         costs = {"whole": self.whole.state(), "figure_since": self.since.state()}
         return {**carried, "epoch": self.epoch, "place": self._place, "tokens": self.tokens, **costs}
 
     def load_state(self, state: State) -> None:
         self._state, self.epoch, self.tokens = state.get("state"), state["epoch"], state["tokens"]
+        if "generator" in state:  # not in version 0.1.0
+            self.generator.set_state(state["generator"])
         self.whole, self.since = Tally(*state["whole"]), Tally(*state["figure_since"])
         self._begin(state["place"])
 

@@ -13,6 +13,8 @@ A drawn problem counts some steps s of a batch, S of them; a data set counts eve
 These small products are worked out by hand while training: with autograd's bookkeeping they take more than twice as long. A
 problem with a loss of its own goes through autograd.
 
+With `dropout` p the read-out of a data set reads m_k ⊙ h_k in training, entries of m 1/(1 − p) or, with probability p, 0.
+
 A step past its row's length has ∂E/∂y = 0. Nothing follows it, so it adds nothing to any gradient, and Ω, which looks at
 errors, does not see it. `steadygrad.RNN` has two biases, as torch.nn.RNN has. Both would get the same gradient, so the second
 stays 0 and is not trained.
@@ -153,37 +155,57 @@ class Network(nn.Module):
         """What it costs to predict a chunk of up to T steps of B rows; `state` [B, H] is from the chunk before."""
         return self._read(chunk, state)[0]
 
-    def backward_chunk(self, chunk: Chunk, state: Tensor | None = None, last_alone: bool = False) -> Read:
+    def backward_chunk(
+        self,
+        chunk: Chunk,
+        state: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        last_alone: bool = False,
+    ) -> Read:
         """As `read`, and leave in .grad only what the cost E of the chunk, or of its last step alone, would.
 
-        The error does not go back beyond the chunk's first step: `state` is a constant.
+        The error does not go back beyond the chunk's first step: `state` is a constant. The setting `dropout` is drawn from
+        `generator`; without one there is none.
         """
-        read, states, dy = self._read(chunk, state, self.config.cost)
+        read, states, dy, m = self._read(chunk, state, self.config.cost, generator)
         if last_alone:
             dy[: -states.shape[1]] = 0
-        self._back(states, states.detach().flatten(0, 1), dy)
+        self._back(states, states.detach().flatten(0, 1), dy, m)
         return read
 
-    def _read(self, chunk: Chunk, state: Tensor | None, cost: str | None = None) -> tuple[Read, Tensor, Any]:
-        """What a chunk costs, all its states, and with a `cost` ('mean' or 'sum' over steps) ∂E/∂y."""
+    def _read(
+        self,
+        chunk: Chunk,
+        state: Tensor | None,
+        cost: str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Read, Tensor, Any, Tensor | None]:
+        """What a chunk costs, all its states, with a `cost` ('mean' or 'sum' over steps) ∂E/∂y, and with dropout m."""
         from ..data import costs  # with a data set alone: it loads what reads music and text
 
-        rows = costs.Rows(chunk, state)
+        rows, p, m = costs.Rows(chunk, state), self.config.dropout, None
         states, last = self._run(rows)
         with torch.no_grad():
+            h = states.flatten(0, 1)
+            if generator is not None and p > 0:
+                m = torch.empty_like(h).bernoulli_(1 - p, generator=generator).div_(1 - p)
+                h = m * h
             weights = None if cost is None else rows.weights(cost, self._dtype)
-            nats, dy = costs.OF_CHUNKS[self.problem.cost](self.readout(states.flatten(0, 1)), rows, weights)
-        return Read(nats, rows.predictions, rows.back(last.detach())), states, dy
+            nats, dy = costs.OF_CHUNKS[self.problem.cost](self.readout(h), rows, weights)
+        return Read(nats, rows.predictions, rows.back(last.detach())), states, dy, m
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that training changes, by name."""
         return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
 
-    def _back(self, states: Tensor, h: Tensor, dy: Tensor) -> None:
-        """From ∂E/∂y to the gradients of all parameters."""
+    def _back(self, states: Tensor, h: Tensor, dy: Tensor, m: Tensor | None = None) -> None:
+        """From ∂E/∂y to the gradients of all parameters; `m` is dropout's."""
         V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
-            dh = (dy @ V).view_as(states)
+            dh = dy @ V
+            if m is not None:
+                h, dh = m * h, m * dh
+            dh = dh.view_as(states)
             V.grad = dy.t() @ h
             if self.config.bias:
                 c.grad = dy.sum(0)
