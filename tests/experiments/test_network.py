@@ -9,6 +9,7 @@ import torch
 
 from steadygrad import init, tasks
 from steadygrad.experiments import Config, Network
+from steadygrad.layers import last_state
 
 
 def config(task: str, **fields: Any) -> Config:
@@ -110,3 +111,35 @@ def test_inits_of_w_rec_leave_the_other_weights_small_and_normal(init: str) -> N
     # 1,200 and 800 draws of N(0, 0.1²): their standard deviation is within 4/√(2·800) = 10 % of 0.1, save once in 10,000
     for weight in (network.rnn.weight_ih_l0, network.readout.weight):
         assert 0.09 < weight.std().item() < 0.11
+
+
+@pytest.mark.parametrize("task", tasks.names())
+@pytest.mark.parametrize(
+    "fields", [{}, {"bias": False, "leak": 0.3}, {"noise": 0.1}, {"truncate": 5}, {"network": "lstm"}]
+)
+def test_without_autograd_the_gradient_has_the_same_bits(
+    task: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fields.get("network"):
+        fields = {**fields, "init": "uniform"}
+    found: list[list[Any]] = []
+    for begin in (last_state.begin, lambda *_: None):
+        monkeypatch.setattr(last_state, "begin", begin)
+        network = Network(config(task, **fields))
+        network.rnn.alpha = 2.0
+        batch = network.problem.sample(5, 12, torch.Generator().manual_seed(3))
+        loss = network.backward(batch, torch.Generator().manual_seed(4))
+        found.append([torch.tensor(loss), *[parameter.grad for _, parameter in network.trained()]])
+    assert all(torch.equal(ours, right) for ours, right in zip(*found, strict=True))
+
+
+def test_a_hook_of_the_recurrent_layer_is_called_and_changes_no_bit() -> None:
+    plain, hooked = Network(config("temporal-order")), Network(config("temporal-order"))
+    seen: list[str] = []
+    hooked.rnn.register_forward_hook(lambda *_: seen.append("forward"))
+    hooked.rnn.weight_hh_l0.register_hook(lambda _: seen.append("W_hh"))
+    batch = plain.problem.sample(5, 12, torch.Generator().manual_seed(3))
+    assert plain.backward(batch) == hooked.backward(batch)
+    assert seen == ["forward", "W_hh"]
+    for (_, ours), (_, right) in zip(plain.trained(), hooked.trained(), strict=True):
+        assert torch.equal(ours.grad, right.grad)  # pyright: ignore

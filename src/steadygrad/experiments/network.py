@@ -32,6 +32,7 @@ from torch import Tensor, nn
 import steadygrad
 
 from .. import init
+from ..layers import last_state
 from ..reproducible import stream, threads
 from ..tasks import Batch
 from ..tasks.task import loss_by_hand
@@ -133,9 +134,9 @@ class Network(nn.Module):
         With `truncate` the states at T − k, T − 2k, … are constants for the gradient: the error of step t is sent back to the
         cut before t, and no further. Ω is then that of each piece.
         """
-        forcing = self.config.teacher_forcing
-        states = None if forcing is not None else self._states(batch, self.config.truncate, generator)
-        if self._by_hand is None or states is None:
+        forcing, by_hand = self.config.teacher_forcing, self._by_hand
+        states, back = (None, None) if forcing is not None else self._begun(batch, generator)
+        if by_hand is None or states is None:
             for _, parameter in self.trained():
                 parameter.grad = None
             answers = self._forced(batch, forcing or 0.0) if states is None else self.readout(states)
@@ -143,11 +144,10 @@ class Network(nn.Module):
             with threads(self.threads):
                 loss.backward()
             return float(loss.detach())
-        V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             h = states.flatten(0, 1)
-            E, dy = self._by_hand(torch.addmm(c, h, V.t()) if self.config.bias else h @ V.t(), batch.targets)
-        self._back(states, h, dy)
+            E, dy = by_hand(nn.functional.linear(h, self.readout.weight, self.readout.bias), batch.targets)
+        self._back(states, h, dy, back=back)
         return E
 
     @torch.no_grad()
@@ -198,8 +198,18 @@ class Network(nn.Module):
         """The parameters that training changes, by name."""
         return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
 
-    def _back(self, states: Tensor, h: Tensor, dy: Tensor, m: Tensor | None = None) -> None:
-        """From ∂E/∂y to the gradients of all parameters; `m` is dropout's."""
+    def _begun(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Any]:
+        """As `_states`, and what goes back from ∂E/∂ of them without autograd, if anything can (layers/last_state.py)."""
+        truncate, noise = self.config.truncate, None if generator is None else self.noisy
+        if self._by_hand and truncate is None and noise is None and batch.steps.start == len(batch.inputs) - 1:
+            with threads(self.threads):
+                found = last_state.begin(self.rnn, self.given(batch.inputs))
+            if found is not None:
+                return found
+        return self._states(batch, truncate, generator), None
+
+    def _back(self, states: Tensor, h: Tensor, dy: Tensor, m: Tensor | None = None, back: Any = None) -> None:
+        """From ∂E/∂y to all gradients; `m` is dropout's, and `back` goes through the recurrent layer in place of autograd."""
         V, c = self.readout.weight, self.readout.bias
         with torch.no_grad():
             dh = dy @ V
@@ -212,7 +222,7 @@ class Network(nn.Module):
         for parameter in self._recurrent:
             parameter.grad = None
         with threads(self.threads):
-            torch.autograd.backward(states, dh)
+            torch.autograd.backward(states, dh) if back is None else back(dh)
 
     def all_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The read-out at the steps that count [S, B, O], and the states of all steps [T, B, H]."""
@@ -234,25 +244,19 @@ class Network(nn.Module):
         if self.is_forced:
             with threads(self.threads):
                 return self.rnn.eval()(inputs)[0][batch.steps]
-        T, state, earlier = len(inputs), None, list[Tensor]()
-        cuts = range(T % truncate or truncate, T, truncate) if truncate else range(0)
+        start, stop = batch.steps.start, batch.steps.stop
         with threads(self.threads):
-            begin = 0
-            for cut in cuts:
-                # no error arises in a piece before the steps that count
-                with torch.set_grad_enabled(cut > batch.steps.start):
-                    output, last = layer(inputs[begin:cut], state)
-                state = tuple(each.detach() for each in last) if isinstance(last, tuple) else last.detach()
-                if cut > batch.steps.start:
-                    earlier.append(output[max(batch.steps.start - begin, 0) :])
-                begin = cut
-            output, last = layer(inputs[begin:], state)
-        if earlier:
-            return torch.cat([*earlier, output])[: batch.steps.stop - batch.steps.start]
+            if truncate is None:
+                output, last = layer(inputs, None)
+                output = output[start:]
+            else:
+                from ..layers import truncated  # nothing else needs it
+
+                output, last = truncated.run(layer, inputs, start, truncate)
         # from the last state alone, no gradient of all states [T, B, H] has to be made, which is 0 but for its end
-        if batch.steps.start == len(inputs) - 1:
+        if start == len(inputs) - 1:
             return last[0] if isinstance(last, tuple) else last
-        return output[batch.steps.start - begin : batch.steps.stop - begin]
+        return output if len(output) == stop - start else output[: stop - start]
 
     def _run(self, rows: costs.Rows) -> tuple[Tensor, Tensor]:
         """All states [T, B, H] of the rows, and the last [B, H]; h and c of an LSTM side by side."""

@@ -50,6 +50,15 @@ def forward(layer: Any, input: Any, hx: Any) -> Any:
 
 def _train(layer: Any, input: Any, hx: Any) -> Any:
     """What a plain layer of one direction returns for dense sequences, with gradients; None for all else."""
+    given = of_training(layer, input, hx)
+    found = None if given is None else direct.run(*given)
+    if found is None or not layer.batch_first:
+        return found
+    return found[0].transpose(0, 1), found[1]
+
+
+def of_training(layer: Any, input: Any, hx: Any) -> tuple[Any, ...] | None:
+    """What `direct.run` takes, of a plain layer of one direction, dense sequences and gradients; None for all else."""
     if type(input) is not Tensor or input.is_nested or layer.num_layers != 1 or layer.bidirectional:
         return None
     axes, tokens = input.dim(), input.dtype is torch.int64
@@ -78,10 +87,7 @@ def _train(layer: Any, input: Any, hx: Any) -> Any:
     if layer.batch_first and input.is_cpu and input.layout is torch.strided:
         sequence = sequence.contiguous()  # out here, where autograd sees that the copy comes from the input
     options = Options(layer.nonlinearity, layer.leak, False, layer._alpha, layer.omega, layer.clip_error)
-    found = direct.run(sequence, h0, weights, options, layer._recorders[0] if layer.record else None)
-    if found is None or not layer.batch_first:
-        return found
-    return found[0].transpose(0, 1), found[1]
+    return sequence, h0, weights, options, layer._recorders[0] if layer.record else None
 
 
 def _parts(layer: Any, hx: Any) -> list[Tensor] | None:

@@ -13,6 +13,7 @@ the backward pass asks run.py. Every address is checked at the call that reads i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -49,6 +50,36 @@ def run(
         options: not `reverse`.
         recorder: where the backward pass leaves what it measured.
     """
+    made = _forward(inputs, h0, weights, options)
+    return None if made is None else _apply(inputs, h0, *weights, (*made, options, recorder))
+
+
+Back = Callable[[Tensor], tuple[Tensor | None, ...]]
+"""From ∂E/∂h_T [1, B, H] to the gradients of weight_ih, weight_hh and both biases; to be called once."""
+
+
+def without_autograd(
+    inputs: Tensor, h0: Tensor | None, weights: tuple[Any, ...], options: Options, recorder: Recorder | None
+) -> tuple[Tensor, Back] | None:
+    """The last state [1, B, H], for a caller who asks for the gradients himself; else as `run`. Inputs and h0 get none."""
+    made = _forward(inputs, h0, weights, options)
+    if made is None:
+        return None
+    output, last, activation = made
+    tensors, version = [inputs, h0, *weights], output._version
+    needs = False, False, *[weight is not None and weight.requires_grad for weight in weights]
+
+    def back(grad_last: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.no_grad():
+            return _go_back(tensors, activation, output, version, (None, grad_last), options, recorder, needs)[2:6]
+
+    return last, back
+
+
+def _forward(
+    inputs: Tensor, h0: Tensor | None, weights: tuple[Any, ...], options: Options
+) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """Output, last state, and what the nonlinearity gave where units are leaky."""
     weight_ih, weight_hh, bias_ih, bias_hh = weights
     dtype = weight_hh.dtype
     kernel, size = native.library(), _KINDS.get(dtype)
@@ -74,8 +105,7 @@ def run(
     outcome = kernel.steadygrad_forward(problem, size == 8)
     if outcome:
         native.refuse(outcome, width, hidden, steps, batch)
-    made = (output, last, activation, options, recorder)
-    return _apply(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, made)
+    return output, last, activation
 
 
 def _addresses(
@@ -106,20 +136,34 @@ class _DirectPass(torch.autograd.Function):
         if output is None:
             output, ctx.output = ctx.output, None  # freed with the graph's other tensors
         options, recorder, needs = ctx.options, ctx.recorder, ctx.needs_input_grad
-        if not torch.is_grad_enabled() and output is not None and output._version == ctx.version:
-            found = _backward(tensors, activation, output, grads, options, recorder, needs)
-            if found is not None:
-                return found
-        inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh = tensors
-        given = Given(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, None)
-        kept = general.Kept(output, ctx.version, activation)
-        found = general.go_back(native, given, kept, grads, options, recorder, (*needs[:6], False, False))
-        return *found[:6], None
+        return _go_back(tensors, activation, output, ctx.version, grads, options, recorder, needs)
 
 
 # Function.apply itself looks for the wrappers of torch.func among the arguments and unwraps those of a transform that is over:
 # such a tensor has no memory of its own, and `plain_address` answers None.
 _apply: Any = cast(Any, super(torch.autograd.Function, _DirectPass)).apply
+
+
+def _go_back(
+    tensors: list[Any],
+    activation: Tensor | None,
+    output: Any,
+    version: int,
+    grads: tuple[Tensor | None, ...],
+    options: Options,
+    recorder: Recorder | None,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Gradients of inputs, h0, weights and biases, and None: by the kernel, or where something is not plain the general way."""
+    if not torch.is_grad_enabled() and output is not None and output._version == version:
+        found = _backward(tensors, activation, output, grads, options, recorder, needs)
+        if found is not None:
+            return found
+    inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh = tensors
+    given = Given(inputs, h0, weight_ih, weight_hh, bias_ih, bias_hh, None)
+    kept = general.Kept(output, version, activation)
+    found = general.go_back(native, given, kept, grads, options, recorder, (*needs[:6], False, False))
+    return *found[:6], None
 
 
 def _backward(
