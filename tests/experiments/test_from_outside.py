@@ -190,7 +190,10 @@ def test_at_most_ten_lines_are_written_within_an_epoch_of_few_updates(tmp_path: 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "addition", "--out", ""], "argument --out: must be the path of a folder, not ''"),
+        (["train", "addition", "--out", ""], "argument --out: must be a path, not ''"),
+        (["reproduce", "fig3", "--out", ""], "argument --out: must be a path, not ''"),
+        (["flow", ""], "argument DIR: must be a path, not ''"),
+        (["resume", "LINES", "--data", " "], "argument --data: must be a path, not ' '"),
         (
             ["train", "addition", "--seed", "99999999999999999999", "--out", "RUN"],
             "seed must be a whole number of at most 9,223,372,036,854,775,807, not 99999999999999999999",

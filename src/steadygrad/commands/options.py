@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ..experiments import config
@@ -44,13 +43,6 @@ def _pair(text: str) -> tuple[str, Any]:
         except ValueError:
             continue
     return name, value
-
-
-def folder(text: str) -> Path:
-    """A folder's path, which is not empty."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError(f"must be the path of a folder, not {text!r}")
-    return Path(text)
 
 
 def help_text(name: str) -> str:
