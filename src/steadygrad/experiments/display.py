@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage import MissingExtra
-from ..wording import clock, fixed, short
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
 
@@ -285,3 +284,24 @@ def displays(directory: Path, progress: str, tensorboard: bool, words: Words) ->
 def _gradient(line: dict[str, Any]) -> str:
     norm, most, omega = (short(line[name], 0) for name in ("gradient_norm", "gradient_norm_max", "omega"))
     return f"‖g‖ {norm} (max {most})   clipped {100 * line['clip_rate']:.0f} %   Ω {omega}"
+
+
+def short(value: float | None, width: int = 7) -> str:
+    """A number of two digits in `width` characters; a dash where there is none."""
+    return ("–" if value is None or not math.isfinite(value) else f"{value:.2g}").ljust(width)
+
+
+def fixed(value: float | None, digits: int = 4) -> str:
+    """A number with so many digits after the point; a dash where there is none."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds.
+
+    >>> clock(59.6), clock(3725)
+    ('1:00', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
