@@ -200,6 +200,8 @@ def test_at_most_ten_lines_are_written_within_an_epoch_of_few_updates(tmp_path: 
         ),
         (["evaluate", "SPOILT"], "config.json must be UTF-8 text, and is not"),
         (["report", "LINES"], "metrics.jsonl, line 2, must be a JSON object, and is not"),
+        (["report", "HALF"], "metrics.jsonl, line 1, must have updates, and has not"),
+        (["flow", "HALF"], "flow.jsonl, line 1, must have updates, steps, stride, norms, eigenvalues, and has not"),
     ],
 )
 def test_bad_input_is_refused_by_name(
@@ -209,10 +211,13 @@ def test_bad_input_is_refused_by_name(
     for name, content in (
         ("SPOILT", b"\xff\xfe{}"),
         ("LINES", experiments.Config("addition", "sgd").to_json().encode()),
+        ("HALF", experiments.Config("addition", "sgd").to_json().encode()),
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / files.CONFIG).write_bytes(content)
     (tmp_path / "LINES" / files.METRICS).write_text('{"updates": 0}\nno line\n{"updates": 1}\n')
+    (tmp_path / "HALF" / files.METRICS).write_text('{"loss": 0}\n')
+    (tmp_path / "HALF" / files.FLOW).write_text("{}\n")
     before = sorted(tmp_path.rglob("*"))
     try:
         code = main(words)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CONFIG, DATA, METRICS, FLOW = "config.json", "data.json", "metrics.jsonl", "flow.jsonl"
 WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoints"
 OWN = (CONFIG, DATA, METRICS, FLOW, WEIGHTS, RESULT, CHECKPOINTS)
+OF_SNAPSHOTS = ("steps", "stride", "norms", "eigenvalues")
 THINNING = 1.015
 """The next snapshot is due once the updates have grown by this factor: a long run has a few hundred."""
 KEPT = 2  # checkpoints
@@ -83,10 +84,15 @@ def config_in(path: Path) -> Config:
 
 def read_snapshots(directory: Path) -> list[dict[str, Any]]:
     """The lines of a run's flow.jsonl; ValueError where there is none yet."""
-    lines = storage.read_lines(directory / FLOW)
+    lines = storage.read_lines(directory / FLOW, ("updates", *OF_SNAPSHOTS))
     if not lines:
         raise ValueError(f"{directory / FLOW} must have a snapshot, and has none yet: wait for the first check")
     return lines
+
+
+def read_metrics(directory: Path, *fields: str) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl; ValueError where one has no `updates`, or none of these fields."""
+    return storage.read_lines(directory / METRICS, ("updates", *fields))
 
 
 def claim(directory: Path, config: Config, resume: bool) -> None:
@@ -177,7 +183,7 @@ class Record:
         """Add a line to flow.jsonl, if one is due."""
         if updates < self.next_snapshot:
             return
-        shown = {name: getattr(seen, name) for name in ("steps", "stride", "norms", "eigenvalues")}
+        shown = {name: getattr(seen, name) for name in OF_SNAPSHOTS}
         self.append(FLOW, {"updates": updates, **shown})
         self.next_snapshot = math.ceil(updates * THINNING)
 
