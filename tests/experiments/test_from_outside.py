@@ -250,6 +250,24 @@ def test_a_page_that_a_full_disk_does_not_take_leaves_the_old_one(
     assert (tmp_path / "index.html").read_text() == "the old page"
 
 
+@pytest.mark.parametrize("kind", ["npz", "png", "svg"])
+def test_a_figure_that_a_full_disk_does_not_take_is_named_and_leaves_no_part_of_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    replace = os.replace
+
+    def full(beside: Path, path: Path) -> None:
+        if path.suffix == f".{kind}":
+            raise OSError(28, "No space left on device")
+        replace(beside, path)
+
+    monkeypatch.setattr(os, "replace", full)
+    assert main(["reproduce", "fig2", "--out", str(tmp_path)]) == 2
+    assert f"cannot write {tmp_path / 'fig2'}.{kind}: No space left on device" in capsys.readouterr().err
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".") or path.suffix == f".{kind}"]
+
+
 def test_polishing_is_said_when_it_begins_and_in_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "temporal-order", "--length", "10:12", "--hidden", "20", "--check-every", "100", "--seed", "1"]
     words += ["--max-updates", "1000", "--test-sequences", "1000", "--plain", "--out", str(tmp_path / "run")]
