@@ -165,7 +165,7 @@ def finite(value: Any) -> Any:
 
 
 def read_lines(path: Path, fields: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """The JSON lines of a run's file, which must have these fields; half a line at the end, still being written, is left out."""
+    """The JSON lines of a run's file, which must have these fields; half a line at the end, being written, is left out."""
     text = read_text(path)
     found: list[dict[str, Any]] = []
     lines = text.splitlines()

@@ -206,7 +206,10 @@ def test_at_most_ten_lines_are_written_within_an_epoch_of_few_updates(tmp_path: 
             ["train", "addition", "--length", "10:99999999999999999999", "--out", "RUN"],
             "length must be at most 9,223,372,036,854,775,807, not (10, 99999999999999999999)",
         ),
-        (["train", "my_problem.py", "--out", "RUN"], "problem must name a class of my_problem.py too: my_problem.py:CLASS"),
+        (
+            ["train", "my_problem.py", "--out", "RUN"],
+            "problem must name a class of my_problem.py too: my_problem.py:CLASS",
+        ),
         (["evaluate", "SPOILT"], "config.json must be UTF-8 text, and is not"),
         (["report", "LINES"], "metrics.jsonl, line 2, must be a JSON object, and is not"),
         (["report", "HALF"], "metrics.jsonl, line 1, must have updates, and has not"),

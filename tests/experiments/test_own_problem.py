@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import settings_page
 import torch
 
 from harm import kill_at_random_moments
 from same_run import assert_same_run
 from steadygrad import experiments, sweep
 from steadygrad.cli import main
-from steadygrad.commands import options
 from steadygrad.experiments import Config, ConfigError, Network, preset, run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -251,7 +251,7 @@ def test_a_gated_network_is_built_by_name(network: str) -> None:
 
 
 def test_the_table_of_settings_in_the_docs_is_what_is_declared() -> None:
-    page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert page.endswith(options.settings_table()), "make it again: see commands/options.py, settings_table"
+    page = settings_page.PAGE.read_text(encoding="utf-8")
+    assert page == settings_page.page(page), "make it again: python tests/experiments/settings_page.py"
     for name in Config.model_fields:
         assert f"| `{name}` |" in page

@@ -79,7 +79,7 @@ class Words:
         return (
             f"{line['updates']:8,} updates  loss {short(line['loss'])} wrong {100 * line['error']:6.2f} %  "
             f"‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  Ω {short(line['omega'])} "
-            f"ρ {fixed(line['spectral_radius'], 3)}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
+            f"ρ {fixed(line['spectral_radius'], '.3f')}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
             f"{line['updates_per_second']:.0f}/s  {clock(line['seconds'])}"
         )
 
@@ -87,7 +87,7 @@ class Words:
         """The last line of metrics under the bar, with a smoothed loss of now."""
         return (
             f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   {_gradient(line)}   "
-            f"ρ {fixed(line['spectral_radius'], 3)}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
+            f"ρ {fixed(line['spectral_radius'], '.3f')}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
         )
 
     def remark(self, line: dict[str, Any]) -> str:
@@ -288,12 +288,12 @@ def _gradient(line: dict[str, Any]) -> str:
 
 def short(value: float | None, width: int = 7) -> str:
     """A number of two digits in `width` characters; a dash where there is none."""
-    return ("–" if value is None or not math.isfinite(value) else f"{value:.2g}").ljust(width)
+    return fixed(value, ".2g").ljust(width)
 
 
-def fixed(value: float | None, digits: int = 4) -> str:
-    """A number with so many digits after the point; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+def fixed(value: float | None, form: str = ".4f") -> str:
+    """A number in this format; a dash where there is none."""
+    return "–" if value is None or not math.isfinite(value) else format(value, form)
 
 
 def clock(seconds: float) -> str:

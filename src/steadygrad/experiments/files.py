@@ -22,7 +22,6 @@ before it is used. Numbers that are not finite are null. A run never touches ano
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -156,10 +155,10 @@ def read_about(directory: Path) -> dict[str, Any]:
     """What a run on a data set was trained on."""
     path = directory / DATA
     try:
-        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        about: dict[str, Any] | None = storage.read_json(path)
+        if about is None:
+            raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet")
         _ = about["width"], about["symbols"], about["sha256"]
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} does not tell what the run was trained on ({type(error).__name__})") from error
     return about
@@ -252,9 +251,8 @@ class Result:
         """The result in `directory`, or None if there is none yet."""
         path = Path(directory) / RESULT
         try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
+            values = storage.read_json(path)
+            return None if values is None else cls.of(values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error})") from error
 

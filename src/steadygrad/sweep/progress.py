@@ -191,8 +191,8 @@ class Watch:
             if outcome is None:
                 continue
             del self.left[cell.id]
-            if outcome.status == "finished" and (result := Result.read(folder)):
-                self._seconds.append((cell, result.total_seconds))
+            if outcome.result is not None:
+                self._seconds.append((cell, outcome.result.total_seconds))
             line = f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}"
             if self._bar is not None:
                 self._bar.console.print(line, highlight=False, markup=False)
