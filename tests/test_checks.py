@@ -79,3 +79,11 @@ def test_lengths_between_one_and_all_steps_are_allowed() -> None:
         checks.lengths(torch.tensor([1, 6, 3]), steps=5, batch=3)
     with pytest.raises(ValueError, match=r"lengths must be 2 whole numbers, not torch.int64 of shape \(3,\)"):
         checks.lengths(torch.tensor([1, 5, 3]), steps=5, batch=2)
+
+
+def test_a_whole_number_that_torch_cannot_hold_is_refused() -> None:
+    assert checks.whole("length", 2**63 - 1) == 2**63 - 1
+    with pytest.raises(
+        ValueError, match=r"length must be a whole number of at most 9,223,372,036,854,775,807, not 9223"
+    ):
+        checks.whole("length", 2**63)

@@ -37,6 +37,14 @@ def test_no_command_loads_torch_to_print_its_help() -> None:
         assert loaded == "[]"
 
 
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_can_be_read_where_the_terminal_knows_no_greek(command: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    words = [sys.executable, "-m", "steadygrad.cli", command, "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, env=environment)
+    assert "?" not in done.stdout
+
+
 def _listed(command: str, argument: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The words of what a command's help says of an argument."""
     with pytest.raises(SystemExit):

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LARGEST = 2**63 - 1  # that torch can hold
+
+
 class WrongTypeError(ValueError, TypeError):
     """An argument of the wrong type."""
 
@@ -81,7 +84,7 @@ def number(
 
 
 def whole(name: str, value: Any, *, low: int = 1) -> int:
-    """`value` as an int of at least `low`.
+    """`value` as an int of at least `low`, which 64 bits can hold.
 
     >>> whole("hidden_size", 0)
     Traceback (most recent call last):
@@ -91,6 +94,8 @@ def whole(name: str, value: Any, *, low: int = 1) -> int:
     if wrong_type or value < low:
         error = WrongTypeError if wrong_type else ValueError
         raise error(f"{name} must be a whole number of at least {low}, not {value!r}")
+    if value > LARGEST:
+        raise ValueError(f"{name} must be a whole number of at most {LARGEST:,}, not {value}")
     return value
 
 

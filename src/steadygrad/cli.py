@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
@@ -49,7 +50,13 @@ SPELLED = {
     "α": "alpha",
     "β": "beta",
     "λ": "lambda",
+    "μ": "mu",
+    "σ": "sigma",
+    "Σ": "sum of",
     "×": "x",
+    "²": "^2",
+    "₁": "1",
+    "…": "...",
 }
 MISUSED = 2
 INTERRUPTED, TERMINATED = 130, 143
@@ -65,9 +72,17 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options, allow_abbrev=False)
+        self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:
         self.exit(MISUSED, f"{self.prog}: {message}\n")
+
+
+def _path(text: str) -> Path:
+    """Every argument whose type is Path: an empty one would mean the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be a path, not {text!r}")
+    return Path(text)
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:

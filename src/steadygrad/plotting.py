@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from . import storage
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
@@ -85,11 +87,10 @@ def drawing(width: float, height: float) -> Generator[Figure]:
 
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes a figure as PNG (200 dpi) and SVG to `path`, which has no suffix. Returns both paths."""
-    png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
-    with look():
-        figure.savefig(png, dpi=200)
-        figure.savefig(svg, metadata={"Date": None})
-    return [png, svg]
+    paths = [path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")]
+    for each, data in zip(paths, (_drawn(figure, format="png", dpi=200), svg(figure)), strict=True):
+        storage.write(each, data)
+    return paths
 
 
 def save_with_data(
@@ -114,8 +115,10 @@ def save_with_data(
         "shapes": {key: list(value.shape) for key, value in arrays.items()},
     }
     npz, text = directory / f"{name}.npz", directory / f"{name}.json"
-    np.savez_compressed(npz, allow_pickle=False, **arrays)
-    text.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    storage.write(npz, buffer.getvalue())
+    storage.write(text, (json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return [npz, text, *save(figure, directory / name)]
 
 
@@ -149,9 +152,13 @@ def arrow(
 
 def svg(figure: Figure) -> bytes:
     """A figure as SVG, the same bytes for the same figure."""
+    return _drawn(figure, format="svg", metadata={"Date": None})
+
+
+def _drawn(figure: Figure, **options: Any) -> bytes:
     buffer = io.BytesIO()
     with look():
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(buffer, **options)
     return buffer.getvalue()
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,8 +164,8 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON lines of a run's file; one that is being written may end in half a line, which is left out."""
+def read_lines(path: Path, fields: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """The JSON lines of a run's file, which must have these fields; half a line at the end, being written, is left out."""
     text = read_text(path)
     found: list[dict[str, Any]] = []
     lines = text.splitlines()
@@ -175,6 +175,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             value = None
         if isinstance(value, dict):
+            if missing := [name for name in fields if name not in value]:
+                raise ValueError(f"{path}, line {number}, must have {', '.join(missing)}, and has not")
             found.append(value)
         elif number < len(lines) or text.endswith("\n"):
             raise ValueError(f"{path}, line {number}, must be a JSON object, and is not")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 
@@ -45,24 +44,3 @@ def span(length: Sequence[int]) -> str:
     """
     low, high = length
     return f"{low}" if low == high else f"{low}–{high}"
-
-
-def short(value: float | None, width: int = 7) -> str:
-    """A number of two digits in `width` characters; a dash where there is none."""
-    return ("–" if value is None or not math.isfinite(value) else f"{value:.2g}").ljust(width)
-
-
-def fixed(value: float | None, digits: int = 4) -> str:
-    """A number with so many digits after the point; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
-def clock(seconds: float) -> str:
-    """Seconds as hours, minutes and seconds.
-
-    >>> clock(59.6), clock(3725)
-    ('1:00', '1:02:05')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -190,13 +190,30 @@ def test_at_most_ten_lines_are_written_within_an_epoch_of_few_updates(tmp_path: 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "addition", "--out", ""], "argument --out: must be the path of a folder, not ''"),
+        (["train", "addition", "--out", ""], "argument --out: must be a path, not ''"),
+        (["reproduce", "fig3", "--out", ""], "argument --out: must be a path, not ''"),
+        (["flow", ""], "argument DIR: must be a path, not ''"),
+        (["resume", "LINES", "--data", " "], "argument --data: must be a path, not ' '"),
         (
             ["train", "addition", "--seed", "99999999999999999999", "--out", "RUN"],
             "seed must be a whole number of at most 9,223,372,036,854,775,807, not 99999999999999999999",
         ),
+        (
+            ["train", "addition", "--hidden", "99999999999999999999", "--out", "RUN"],
+            "hidden must be at most 9,223,372,036,854,775,807, not 99999999999999999999",
+        ),
+        (
+            ["train", "addition", "--length", "10:99999999999999999999", "--out", "RUN"],
+            "length must be at most 9,223,372,036,854,775,807, not (10, 99999999999999999999)",
+        ),
+        (
+            ["train", "my_problem.py", "--out", "RUN"],
+            "problem must name a class of my_problem.py too: my_problem.py:CLASS",
+        ),
         (["evaluate", "SPOILT"], "config.json must be UTF-8 text, and is not"),
         (["report", "LINES"], "metrics.jsonl, line 2, must be a JSON object, and is not"),
+        (["report", "HALF"], "metrics.jsonl, line 1, must have updates, and has not"),
+        (["flow", "HALF"], "flow.jsonl, line 1, must have updates, steps, stride, norms, eigenvalues, and has not"),
     ],
 )
 def test_bad_input_is_refused_by_name(
@@ -206,10 +223,13 @@ def test_bad_input_is_refused_by_name(
     for name, content in (
         ("SPOILT", b"\xff\xfe{}"),
         ("LINES", experiments.Config("addition", "sgd").to_json().encode()),
+        ("HALF", experiments.Config("addition", "sgd").to_json().encode()),
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / files.CONFIG).write_bytes(content)
     (tmp_path / "LINES" / files.METRICS).write_text('{"updates": 0}\nno line\n{"updates": 1}\n')
+    (tmp_path / "HALF" / files.METRICS).write_text('{"loss": 0}\n')
+    (tmp_path / "HALF" / files.FLOW).write_text("{}\n")
     before = sorted(tmp_path.rglob("*"))
     try:
         code = main(words)
@@ -240,6 +260,24 @@ def test_a_page_that_a_full_disk_does_not_take_leaves_the_old_one(
     assert main(["report", str(tmp_path)]) == 2
     assert f"cannot write {tmp_path / 'index.html'}: No space left on device" in capsys.readouterr().err
     assert (tmp_path / "index.html").read_text() == "the old page"
+
+
+@pytest.mark.parametrize("kind", ["npz", "png", "svg"])
+def test_a_figure_that_a_full_disk_does_not_take_is_named_and_leaves_no_part_of_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    replace = os.replace
+
+    def full(beside: Path, path: Path) -> None:
+        if path.suffix == f".{kind}":
+            raise OSError(28, "No space left on device")
+        replace(beside, path)
+
+    monkeypatch.setattr(os, "replace", full)
+    assert main(["reproduce", "fig2", "--out", str(tmp_path)]) == 2
+    assert f"cannot write {tmp_path / 'fig2'}.{kind}: No space left on device" in capsys.readouterr().err
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".") or path.suffix == f".{kind}"]
 
 
 def test_polishing_is_said_when_it_begins_and_in_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

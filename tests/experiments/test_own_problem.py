@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import settings_page
 import torch
 
 from harm import kill_at_random_moments
 from same_run import assert_same_run
 from steadygrad import experiments, sweep
 from steadygrad.cli import main
-from steadygrad.commands import options
 from steadygrad.experiments import Config, ConfigError, Network, preset, run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -64,6 +64,8 @@ def test_the_python_of_the_documentation_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "my_problem", raising=False)
+    # what the lines of shell above it leave in the same folder
+    assert main(["train", "my_problem.py:Parity", *WORDS, "--max-updates", "20", "--out", "runs/parity"]) == 0
     exec(compile(BLOCKS[1], "problems.md", "exec"), {})
     assert re.search(r"^(True|False) [\d.]+$", capsys.readouterr().out, re.MULTILINE)
     monkeypatch.delitem(sys.modules, "my_problem", raising=False)
@@ -152,7 +154,7 @@ class Plain:
     assert (result.updates, result.errors.keys()) == (20, {"wrong"})
 
 
-def test_a_data_set_of_ones_own_is_read_in_epochs(tmp_path: Path) -> None:
+def test_a_data_set_of_ones_own_is_read_in_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "tides.py"
     file.write_text(BLOCKS[2], encoding="utf-8")
     config = preset(f"{file}:Tides", "sgd-cr", "steady", hidden=6, batch=4, epochs=2, lr=0.02)
@@ -163,6 +165,8 @@ def test_a_data_set_of_ones_own_is_read_in_epochs(tmp_path: Path) -> None:
     # uniform guessing costs log 4; the series is periodic
     assert result.test is not None
     assert result.test < 1.38
+    assert main(["sample", str(tmp_path / "run")]) == 2
+    assert "run must be the folder of a run on text or music, and holds one on Tides" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -247,7 +251,7 @@ def test_a_gated_network_is_built_by_name(network: str) -> None:
 
 
 def test_the_table_of_settings_in_the_docs_is_what_is_declared() -> None:
-    page = (DOCS / "settings.md").read_text(encoding="utf-8")
-    assert page.endswith(options.settings_table()), "make it again: see commands/options.py, settings_table"
+    page = settings_page.PAGE.read_text(encoding="utf-8")
+    assert page == settings_page.page(page), "make it again: python tests/experiments/settings_page.py"
     for name in Config.model_fields:
         assert f"| `{name}` |" in page

@@ -175,7 +175,7 @@ def test_a_line_of_progress_has_the_figures_and_the_time_left_goes_by_epochs(tmp
         outcome = Work(out)(done)
         watch.poll()
         # Neither is like the one that is done: two of its epochs, and six.
-        assert watch.time_left == pytest.approx(outcome.seconds * (1 + 3))
+        assert watch.time_left == pytest.approx(outcome.result.total_seconds * (1 + 3))
     line = stream.getvalue()
     assert line.startswith("[1/3] text_ahead1_sgd_steady_seed1: test ")
     assert re.search(r"after 2 epochs \(\d+ s, epochs\)", line)

@@ -80,7 +80,7 @@ def test_a_failing_cell_is_recorded_with_its_reason_and_the_rest_goes_on(
     out = tmp_path / "out"
     failed, fine = sweep.run(grid(), out, engine=Here(), **{**fake, "train": fails_with_sgd}, **QUIET)
     assert (failed.status, failed.reason) == ("failed", "ZeroDivisionError: no luck today")
-    assert (fine.status, fine.solved) == ("finished", True)
+    assert (fine.status, fine.result.solved) == ("finished", True)
     record = contents(out / failed.id / "failed.json")
     assert record["reason"] == failed.reason
     assert "fails_with_sgd" in record["traceback"]
@@ -189,7 +189,7 @@ def test_a_killed_sweep_leaves_no_orphan_and_goes_on_where_it_stopped(tmp_path: 
     (begun,) = out.glob("*/checkpoints")
 
     outcomes = sweep.run(grid(max_updates=updates, **LONG), out, engine=Here(), **QUIET)
-    assert [(outcome.status, outcome.updates) for outcome in outcomes] == [("finished", updates)] * 2
+    assert [(outcome.status, outcome.result.updates) for outcome in outcomes] == [("finished", updates)] * 2
     lines = (begun.parent / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["updates"] for line in lines] == list(range(0, updates + 1, 200))
 
@@ -256,7 +256,7 @@ def test_a_run_that_gave_up_goes_on_if_the_limit_is_higher_now(tmp_path: Path, g
     out = tmp_path / "out"
     sweep.run(grid(max_updates=3), out, engine=Here(), **QUIET)
     for outcome in sweep.run(grid(max_updates=6), out, engine=Here(), **QUIET):
-        assert (outcome.reason, outcome.updates) == ("max_updates", 6)
+        assert (outcome.reason, outcome.result.updates) == ("max_updates", 6)
     lines = (out / grid().cells[0].id / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 3  # the checks after 0, 3 and 6 updates: it was not begun anew
     with pytest.raises(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import platform
 from collections.abc import Iterable
@@ -58,12 +57,9 @@ def run_doctor(args: argparse.Namespace) -> int:
 def _extra(extra: str, packages: Iterable[str]) -> str:
     there, missing = [], []
     for package in packages:
-        if importlib.util.find_spec(package) is None:
-            missing.append(package)
-            continue
         try:
             there.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            there.append(f"{package} (version unknown)")
+            missing.append(package)
     gap = f"missing {', '.join(missing)}: pip install 'steadygrad[{extra}]'" if missing else ""
     return "; ".join(filter(None, (", ".join(there), gap)))

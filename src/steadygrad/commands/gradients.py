@@ -61,7 +61,8 @@ def run_diagnose(args: argparse.Namespace) -> int:
     from ..diagnosis.recorded import RecordedCell, recorded
 
     config = experiments.read_config(args.directory)
-    snapshots, metrics = files.read_snapshots(args.directory), storage.read_lines(args.directory / files.METRICS)
+    snapshots = files.read_snapshots(args.directory)
+    metrics = files.read_metrics(args.directory, "gradient_norm", "clip_rate", "skipped", "omega", "active")
     kind = config.nonlinearity if config.network == "rnn" else config.network.upper()
     cell = RecordedCell(kind, config.batch, config.hidden or 0, config.leak)
     looks = recorded(metrics, snapshots, cell, config.threshold if isinstance(config.threshold, float) else None)

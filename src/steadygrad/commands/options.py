@@ -1,4 +1,4 @@
-"""Options of the command line, and docs/settings.md, made from the declarations of the settings (experiments/config.py).
+"""Options of the command line, made from the declarations of the settings (experiments/config.py).
 
 argparse, and no library that builds a command line from types: typer and cyclopts draw a panel of several lines for a fault in
 place of one sentence, and `steadygrad --help` should not need an extra.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ..experiments import config
@@ -44,13 +43,6 @@ def _pair(text: str) -> tuple[str, Any]:
         except ValueError:
             continue
     return name, value
-
-
-def folder(text: str) -> Path:
-    """A folder's path, which is not empty."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError(f"must be the path of a folder, not {text!r}")
-    return Path(text)
 
 
 def help_text(name: str) -> str:
@@ -96,24 +88,6 @@ def settings() -> dict[str, dict[str, Any]]:
             about["action"] = "append"
         made[name] = {**about, "help": help_text(name), "default": argparse.SUPPRESS}
     return made
-
-
-def settings_table() -> str:
-    """All settings as Markdown: docs/settings.md."""
-    from ..table import Table  # no command needs it
-
-    problems = {None: "all", config.DRAWN: "that draw sequences", config.DATA: "with a data set"}
-    problems |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
-    lines: list[str] = []
-    for part, fields in config.Config.PARTS.items():
-        body: list[list[str]] = []
-        for name in fields.model_fields:
-            value = config.default(name)
-            shown = "" if value in (None, "", {}) else f"`{str(value).strip('()').replace(', ', ':')}`"
-            body.append([f"`{name}`", shown, problems[config.of(name)], help_text(name)])
-        made = Table(["setting", "default", "problems", "what it is"], body, text=4).markdown()
-        lines += [f"## {part.capitalize()}", "", f"{fields.__doc__}", "", made.replace("|  |", "| |"), ""]
-    return "\n".join(lines)
 
 
 def add_settings(parser: argparse.ArgumentParser, groups: Mapping[str, Iterable[str]]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import experiments, storage
+from ..experiments.problem import title
 
 CHARACTERS, STEPS = 1000, 256  # how long a sample is where nothing is said
 
@@ -34,12 +35,16 @@ def run_sample(args: argparse.Namespace) -> int:
     A temperature below 1 makes likely characters and notes likelier still; at 0 the most likely is always taken. The same
     seed gives the same sample. A prompt comes first in what is written, and does not count towards --length.
     """
+    from ..data.music import KEYS
+
     config = experiments.read_config(args.directory)
-    if config.form == "drawn":
-        what = f"{args.directory} must be the folder of a run on text or music, and holds one on {config.problem}"
-        raise ValueError(what)
-    trained = experiments.load(args.directory)
-    return _music(args, trained) if trained.symbols is None else _text(args, trained)
+    trained = None if config.form == "drawn" else experiments.load(args.directory)
+    if trained is not None and trained.symbols is not None:
+        return _text(args, trained)
+    if trained is None or trained.model.problem.output_size != KEYS:
+        of = title(config.problem)
+        raise ValueError(f"{args.directory} must be the folder of a run on text or music, and holds one on {of}")
+    return _music(args, trained)
 
 
 def _text(args: argparse.Namespace, trained: Any) -> int:

@@ -30,7 +30,7 @@ def add_sweep(parser: argparse.ArgumentParser) -> None:
     add("name", nargs="?", metavar="NAME", help=f"{_names()}; or give the axes below")
     add("--budget", metavar="NAME", help="of a named grid: minutes, hours, full")
     add("--seeds", metavar="LIST", help="such as 1:5 or 1,3,7")
-    add("--out", type=options.folder, metavar="DIR", help="one folder for each cell is made in it")
+    add("--out", type=Path, metavar="DIR", help="one folder for each cell is made in it")
     add("--only", metavar="TEXT", help="only the cells whose id contains TEXT, such as _proceedings_")
     add("--dry-run", action="store_true", help="print the cells and how long they may take, and run nothing")
     add = parser.add_argument_group("axes of your own grid, lists with commas").add_argument

@@ -27,7 +27,7 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     add("--algorithm", metavar="NAME", help=options.help_text("algorithm"))
     add("--preset", metavar="NAME", help=f"{presets}; for data sets {options.either(OF_DATA)}")
     add("--config", type=Path, metavar="FILE", help="take the settings of a config.json in place of a preset")
-    add("--out", type=options.folder, required=True, metavar="DIR", help="folder of the run")
+    add("--out", type=Path, required=True, metavar="DIR", help="folder of the run")
     groups = {f"{part} (each in place of the preset's)": kind.model_fields for part, kind in Config.PARTS.items()}
     options.add_settings(parser, groups)
     options.add_display(parser)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..storage import MissingExtra
-from ..wording import clock, fixed, short
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
 
@@ -80,7 +79,7 @@ class Words:
         return (
             f"{line['updates']:8,} updates  loss {short(line['loss'])} wrong {100 * line['error']:6.2f} %  "
             f"‖g‖ {short(line['gradient_norm'])} clipped {100 * line['clip_rate']:3.0f} %  Ω {short(line['omega'])} "
-            f"ρ {fixed(line['spectral_radius'], 3)}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
+            f"ρ {fixed(line['spectral_radius'], '.3f')}  horizon {line['horizon']:4d}  length {line['low']}–{line['high']}  "
             f"{line['updates_per_second']:.0f}/s  {clock(line['seconds'])}"
         )
 
@@ -88,7 +87,7 @@ class Words:
         """The last line of metrics under the bar, with a smoothed loss of now."""
         return (
             f"loss {short(loss, 0)}   wrong {100 * line['error']:.2f} %   {_gradient(line)}   "
-            f"ρ {fixed(line['spectral_radius'], 3)}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
+            f"ρ {fixed(line['spectral_radius'], '.3f')}   horizon {line['horizon']}   length {line['low']}–{line['high']}"
         )
 
     def remark(self, line: dict[str, Any]) -> str:
@@ -285,3 +284,24 @@ def displays(directory: Path, progress: str, tensorboard: bool, words: Words) ->
 def _gradient(line: dict[str, Any]) -> str:
     norm, most, omega = (short(line[name], 0) for name in ("gradient_norm", "gradient_norm_max", "omega"))
     return f"‖g‖ {norm} (max {most})   clipped {100 * line['clip_rate']:.0f} %   Ω {omega}"
+
+
+def short(value: float | None, width: int = 7) -> str:
+    """A number of two digits in `width` characters; a dash where there is none."""
+    return fixed(value, ".2g").ljust(width)
+
+
+def fixed(value: float | None, form: str = ".4f") -> str:
+    """A number in this format; a dash where there is none."""
+    return "–" if value is None or not math.isfinite(value) else format(value, form)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds.
+
+    >>> clock(59.6), clock(3725)
+    ('1:00', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -22,7 +22,6 @@ before it is used. Numbers that are not finite are null. A run never touches ano
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 CONFIG, DATA, METRICS, FLOW = "config.json", "data.json", "metrics.jsonl", "flow.jsonl"
 WEIGHTS, RESULT, CHECKPOINTS = "weights.safetensors", "result.json", "checkpoints"
 OWN = (CONFIG, DATA, METRICS, FLOW, WEIGHTS, RESULT, CHECKPOINTS)
+OF_SNAPSHOTS = ("steps", "stride", "norms", "eigenvalues")
 THINNING = 1.015
 """The next snapshot is due once the updates have grown by this factor: a long run has a few hundred."""
 KEPT = 2  # checkpoints
@@ -83,10 +83,15 @@ def config_in(path: Path) -> Config:
 
 def read_snapshots(directory: Path) -> list[dict[str, Any]]:
     """The lines of a run's flow.jsonl; ValueError where there is none yet."""
-    lines = storage.read_lines(directory / FLOW)
+    lines = storage.read_lines(directory / FLOW, ("updates", *OF_SNAPSHOTS))
     if not lines:
         raise ValueError(f"{directory / FLOW} must have a snapshot, and has none yet: wait for the first check")
     return lines
+
+
+def read_metrics(directory: Path, *fields: str) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl; ValueError where one has no `updates`, or none of these fields."""
+    return storage.read_lines(directory / METRICS, ("updates", *fields))
 
 
 def claim(directory: Path, config: Config, resume: bool) -> None:
@@ -150,10 +155,10 @@ def read_about(directory: Path) -> dict[str, Any]:
     """What a run on a data set was trained on."""
     path = directory / DATA
     try:
-        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        about: dict[str, Any] | None = storage.read_json(path)
+        if about is None:
+            raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet")
         _ = about["width"], about["symbols"], about["sha256"]
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is not there: the run has not begun to train yet") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} does not tell what the run was trained on ({type(error).__name__})") from error
     return about
@@ -177,7 +182,7 @@ class Record:
         """Add a line to flow.jsonl, if one is due."""
         if updates < self.next_snapshot:
             return
-        shown = {name: getattr(seen, name) for name in ("steps", "stride", "norms", "eigenvalues")}
+        shown = {name: getattr(seen, name) for name in OF_SNAPSHOTS}
         self.append(FLOW, {"updates": updates, **shown})
         self.next_snapshot = math.ceil(updates * THINNING)
 
@@ -246,9 +251,8 @@ class Result:
         """The result in `directory`, or None if there is none yet."""
         path = Path(directory) / RESULT
         try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
+            values = storage.read_json(path)
+            return None if values is None else cls.of(values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error})") from error
 

@@ -43,6 +43,8 @@ def form(name: str) -> str:
     """'drawn' or 'data'; ValueError where there is no such problem."""
     if is_own(name):
         return DRAWN if hasattr(own(name), "sample") else DATA
+    if name.endswith(".py"):
+        raise ValueError(f"problem must name a class of {name} too: {name}:CLASS")
     one_of("problem", name, PROBLEMS)
     return DRAWN if name in TASKS else DATA
 

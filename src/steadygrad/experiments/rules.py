@@ -59,7 +59,6 @@ def sentence(name: str, value: Any) -> str:
             checks.one_of(name, value, names)
         elif kind is int:
             checks.whole(name, value, low=bounds.get("low", 0))
-            return f"{name} must be a whole number of at most {config.LARGEST_SEED:,}, not {value}"
         elif kind is float:
             checks.number(name, value, **bounds)
     except (ValueError, TypeError) as error:
@@ -79,6 +78,11 @@ def examine(values: dict[str, Any], bad: set[str]) -> tuple[dict[str, Any], list
     `bad` are fields already found wrong by themselves; nothing more is said of them.
     """
     found = _Examination(values, bad)
+    for name, value in values.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if name not in bad and any(isinstance(number, int) and number > checks.LARGEST for number in numbers):
+            found.fault(name, f"be at most {checks.LARGEST:,}, not {value}")
+            bad.add(name)
     for check in (_problem, _combined, _unread, _without_gradient, _teacher):
         check(found)
     for case, name, value in (

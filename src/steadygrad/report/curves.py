@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad import plotting, storage
+from steadygrad import plotting
 from steadygrad.analysis.history import History, history
 from steadygrad.experiments import files
 from steadygrad.success import grouped
@@ -36,7 +36,7 @@ FEW = 20
 
 def metrics(directory: Path) -> dict[str, Any]:
     """The columns of a run's metrics.jsonl: arrays [M], NaN for what was not finite or not measured."""
-    lines = storage.read_lines(Path(directory) / files.METRICS)
+    lines = files.read_metrics(Path(directory))
     names = [name for name in (lines[0] if lines else {"updates": 0}) if name != "errors"]
     # None becomes NaN
     return {name: np.array([line.get(name) for line in lines], dtype=float) for name in names}
@@ -44,8 +44,7 @@ def metrics(directory: Path) -> dict[str, Any]:
 
 def gradients(directory: Path) -> History:
     """The snapshots of a run's flow.jsonl, and the horizon of every check."""
-    snapshots = files.read_snapshots(Path(directory))
-    checks = storage.read_lines(Path(directory) / files.METRICS)
+    snapshots, checks = files.read_snapshots(Path(directory)), files.read_metrics(Path(directory), "horizon")
     return history(snapshots, [(line["updates"], line["horizon"]) for line in checks])
 
 

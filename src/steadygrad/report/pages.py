@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steadygrad import __version__, storage
+from steadygrad import __version__
 from steadygrad.analysis import history
 from steadygrad.experiments import Config, Result, files
 from steadygrad.experiments.problem import title
@@ -198,7 +198,7 @@ def _unfinished(folders: Sequence[Path]) -> Table:
     rows = []
     for folder in folders:
         state = "running, or its worker was killed" if (folder / STARTS).is_file() else "waiting"
-        lines = storage.read_lines(folder / files.METRICS) if _holds(folder / files.METRICS) else []
+        lines = files.read_metrics(folder) if _holds(folder / files.METRICS) else []
         rows.append([folder.name, state, f"{lines[-1]['updates']:,}" if lines else NOTHING])
     return Table(["cell", "state", "updates"], rows, text=2)
 

@@ -54,12 +54,7 @@ def speed(folder: Path) -> str:
     for name, label in RATIOS.items():
         if "ratios" in record:
             rows.append([label, *(f"{record['ratios'][size][name]:.2f}×" for size in sizes)])
-    machine = record["environment"]
-    source = (
-        f"<sub>{machine['cpu']}, {machine['threads']} threads, kernel {machine['kernel']}, torch {machine['torch']}, "
-        f"commit {machine['commit']}; float32, minimum of repeats (the last two rows: medians of steps that "
-        f"alternate), all in one run: `{record['command']}`.</sub>"
-    )
+    source = TEXTS["bench"].template.format(**record["environment"], command=record["command"])
     table = Table(["", *sizes], rows).markdown()
     return "\n".join([table, "", *_gated(record.get("gated", {})), *_training(record), source, ""])
 
@@ -81,26 +76,14 @@ def _training(record: Record) -> list[str]:
     """Of whole training updates, one sentence each; records made before they were measured have none."""
     said: list[str] = []
     if around := record.get("overhead"):
-        said.append(
-            f"A whole training update of temporal order at T 100, batch 20, hidden 50 (data, read-out, loss, clipping, "
-            f"optimizer, bookkeeping) takes {around['update_ms']:.2f} ms: {around['overhead']:.2f} times its layer's "
-            f"forward and backward pass with Ω, {around['layer_ms']:.2f} ms, come on top of it, on {around['threads']:.0f} "
-            "thread."
-        )
+        said.append(TEXTS["overhead"].template.format(**around))
     if text := record.get("tokens"):
-        said.append(
-            f"A character model in training ({text['size']}, {text['threads']} threads), clipping and SGD included: "
-            f"{text[OURS]:,.0f} tokens/s with Ω and sigmoid units, {text['ratio']:.2f} times the "
-            f"{text['torch.nn.RNN']:,.0f} of torch.nn.RNN, nn.Linear and cross_entropy (tanh units: torch.nn.RNN has no "
-            "sigmoid)."
-        )
+        said.append(TEXTS["tokens"].template.format(**text, ours=text[OURS], torchs=text["torch.nn.RNN"]))
     if watched := record.get("watch"):
         costs = {(layer, size): of["cost"] for size, layers in watched.items() for layer, of in layers.items()}
         (layer, size), most = max(costs.items(), key=lambda item: item[1])
-        said.append(
-            f"`sg.watch(model, every=100)` takes at most {100 * most:.1f} % of the training time ({layer}, {size}; the median "
-            f"of {len(costs)} layers and sizes of torch's and ours is {100 * statistics.median(costs.values()):.1f} %)."
-        )
+        found = {"layer": layer, "size": size, "number": len(costs), "median": 100 * statistics.median(costs.values())}
+        said.append(TEXTS["watch"].template.format(**found, most=100 * most))
     return [line for sentence in said for line in (sentence, "")]
 
 

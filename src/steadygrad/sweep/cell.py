@@ -12,7 +12,6 @@ is whole or not there.
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import traceback
@@ -42,23 +41,15 @@ class Outcome:
     id: str
     status: Literal["finished", "failed", "interrupted", "busy"]
     reason: str = ""
-    solved: bool | None = None  # None where there is no result, or nothing to be solved
-    updates: int = 0
-    error: float = math.nan
-    seconds: float = 0.0
-    summary: str = ""  # of a finished run, its result in a few words
-
-    @classmethod
-    def of(cls, cell: str, result: Result) -> Outcome:
-        """The outcome of a finished cell."""
-        more, error = result.reason, math.nan if result.error is None else result.error
-        if result.solved is not None and result.error is not None:
-            more = f"{100 * error:.{2 if result.solved else 1}f} % wrong"
-        summary = f"{result.verdict} ({duration(result.seconds)}, {more})"
-        return cls(cell, "finished", result.reason, result.solved, result.updates, error, result.seconds, summary)
+    result: Result | None = None  # of a finished run
 
     def __str__(self) -> str:
-        return self.summary if self.status == "finished" else f"{self.status}: {self.reason}"
+        result, more = self.result, self.reason
+        if result is None:
+            return f"{self.status}: {self.reason}"
+        if result.solved is not None and result.error is not None:
+            more = f"{100 * result.error:.{2 if result.solved else 1}f} % wrong"
+        return f"{result.verdict} ({duration(result.seconds)}, {more})"
 
 
 def finished(cell: Cell, folder: Path) -> Outcome | None:
@@ -69,7 +60,7 @@ def finished(cell: Cell, folder: Path) -> Outcome | None:
     tested = read(folder / GENERALISATION) or {}
     if any(str(length) not in tested for length in _tests(cell, result)):
         return None
-    return Outcome.of(cell.id, result)
+    return Outcome(cell.id, "finished", result.reason, result)
 
 
 def remaining(grid: Grid, directory: Path) -> list[Cell]:
@@ -141,7 +132,7 @@ class Work:
         if cell.test_lengths:
             evaluate = self.evaluate or experiments.evaluate
             write(folder / GENERALISATION, {str(length): evaluate(folder, length) for length in _tests(cell, result)})
-        return Outcome.of(cell.id, result)
+        return Outcome(cell.id, "finished", result.reason, result)
 
 
 def _tests(cell: Cell, result: Result) -> tuple[int, ...]:

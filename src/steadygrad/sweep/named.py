@@ -260,7 +260,7 @@ def get(name: str, budget: str | None = None, *, seeds: Seeds = None, **override
     90
     >>> get("smok")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: grid must be one of 'fig7', 'tasks', ... 'smoke', not 'smok' (did you mean 'smoke'?)
+    ValueError: grid must be one of 'fig7', 'panels', ... 'smoke', not 'smok' (did you mean 'smoke'?)
     """
     make, budgets = GRIDS[one_of("grid", name, GRIDS)]
     usual = "hours" if name == "longest" else "minutes"

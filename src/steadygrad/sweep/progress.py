@@ -25,10 +25,10 @@ from typing import Any, TextIO
 from steadygrad.checks import one_of
 from steadygrad.experiments import Config, Result
 from steadygrad.experiments.config import DRAWN
-from steadygrad.experiments.display import PROGRESS
+from steadygrad.experiments.display import PROGRESS, clock
 from steadygrad.sweep.cell import FAILURE, STARTS, Outcome, finished, read, remaining
 from steadygrad.sweep.grid import Cell, Grid
-from steadygrad.wording import clock, duration
+from steadygrad.wording import duration
 
 UPDATES = {"drawn": 50, "data": 10}  # that a measurement takes, after a few to warm up
 SHAPE = (
@@ -191,8 +191,8 @@ class Watch:
             if outcome is None:
                 continue
             del self.left[cell.id]
-            if outcome.status == "finished" and (result := Result.read(folder)):
-                self._seconds.append((cell, result.total_seconds))
+            if outcome.result is not None:
+                self._seconds.append((cell, outcome.result.total_seconds))
             line = f"[{self.total - len(self.left)}/{self.total}] {cell.id}: {outcome}"
             if self._bar is not None:
                 self._bar.console.print(line, highlight=False, markup=False)
