@@ -9,7 +9,7 @@ import torch
 
 from steadygrad import init, tasks
 from steadygrad.experiments import Config, Network
-from steadygrad.layers import last_state
+from steadygrad.layers import quick
 
 
 def config(task: str, **fields: Any) -> Config:
@@ -123,8 +123,8 @@ def test_without_autograd_the_gradient_has_the_same_bits(
     if fields.get("network"):
         fields = {**fields, "init": "uniform"}
     found: list[list[Any]] = []
-    for begin in (last_state.begin, lambda *_: None):
-        monkeypatch.setattr(last_state, "begin", begin)
+    for begin in (quick.last_state, lambda *_: None):
+        monkeypatch.setattr(quick, "last_state", begin)
         network = Network(config(task, **fields))
         network.rnn.alpha = 2.0
         batch = network.problem.sample(5, 12, torch.Generator().manual_seed(3))

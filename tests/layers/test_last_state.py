@@ -1,4 +1,4 @@
-"""The pass without autograd's bookkeeping (layers/last_state.py): autograd's very numbers, and nothing that is not plain."""
+"""The pass without autograd (`quick.last_state`): autograd's very numbers, and nothing that is not plain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules import module as modules
 
 import steadygrad as sg
-from steadygrad.layers import last_state
+from steadygrad.layers import quick
 from steadygrad.recurrence import direct, native
 
 pytestmark = pytest.mark.skipif(not native.is_built(), reason="needs the C++ kernel")
@@ -45,7 +45,7 @@ def test_state_gradients_and_flow_have_the_bits_of_autograd(options: dict[str, A
         inputs = inputs.transpose(0, 1) if layer.batch_first else inputs
         error = torch.randn(1, 5, 21, dtype=options.get("dtype"))
         if by_hand:
-            begun = last_state.begin(layer, inputs)
+            begun = quick.last_state(layer, inputs)
             assert begun is not None
             last, back = begun
             back(error)
@@ -62,7 +62,7 @@ def test_an_error_that_is_not_plain_goes_the_general_way() -> None:
     gradients: list[torch.Tensor | None] = []
     for error in (torch.full((1, 5, 21), 0.5), torch.full((1, 1, 1), 0.5).expand(1, 5, 21)):
         layer = made(alpha=1.0)
-        begun = last_state.begin(layer, torch.randn(7, 5, 3))
+        begun = quick.last_state(layer, torch.randn(7, 5, 3))
         assert begun is not None
         begun[1](error)
         gradients.append(layer.weight_hh_l0.grad)
@@ -114,9 +114,9 @@ UNUSUAL: dict[str, Callable[[Any], Any]] = {
 def test_a_layer_that_is_not_plain_is_to_be_called(what: str) -> None:
     layer: Any = made()
     inputs = torch.randint(0, 3, (7, 5))
-    assert last_state.begin(layer, inputs) is not None
+    assert quick.last_state(layer, inputs) is not None
     UNUSUAL[what](layer)
-    assert last_state.begin(layer, inputs) is None
+    assert quick.last_state(layer, inputs) is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,16 @@ def test_a_layer_that_is_not_plain_is_to_be_called(what: str) -> None:
     ids=lambda layer: type(layer).__name__,
 )
 def test_other_layers_are_to_be_called(layer: Any) -> None:
-    assert last_state.begin(layer, torch.randint(0, 3, (7, 5))) is None
+    assert quick.last_state(layer, torch.randint(0, 3, (7, 5))) is None
+
+
+def test_a_forward_or_call_that_somebody_put_in_place_of_all_layers_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = torch.randint(0, 3, (7, 5))
+    for name in ("forward", "__call__"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sg.RNN, name, getattr(Other, name) if name == "forward" else lambda *given: None)
+            assert quick.last_state(made(), inputs) is None
+    assert quick.last_state(made(), inputs) is not None
 
 
 @contextmanager
@@ -154,19 +163,19 @@ SURROUNDINGS: dict[str, Callable[[], Any]] = {
 def test_where_somebody_watches_the_layer_is_to_be_called(what: str) -> None:
     layer = made()
     with SURROUNDINGS[what]():
-        assert last_state.begin(layer, torch.ones((7, 5), dtype=torch.int64)) is None
-    assert last_state.begin(layer, torch.ones((7, 5), dtype=torch.int64)) is not None
+        assert quick.last_state(layer, torch.ones((7, 5), dtype=torch.int64)) is None
+    assert quick.last_state(layer, torch.ones((7, 5), dtype=torch.int64)) is not None
 
 
 def test_inputs_that_want_a_gradient_are_left_to_autograd() -> None:
-    assert last_state.begin(made(), torch.randn(7, 5, 3, requires_grad=True)) is None
+    assert quick.last_state(made(), torch.randn(7, 5, 3, requires_grad=True)) is None
 
 
 def test_a_token_out_of_range_is_refused() -> None:
     with pytest.raises(IndexError, match="token outside 0 … 2"):
-        last_state.begin(made(), torch.full((4, 2), 3))
+        quick.last_state(made(), torch.full((4, 2), 3))
 
 
 def test_without_the_kernel_the_layer_is_to_be_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct.native, "library", lambda: None)
-    assert last_state.begin(made(), torch.randint(0, 3, (7, 5))) is None
+    assert quick.last_state(made(), torch.randint(0, 3, (7, 5))) is None

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 import steadygrad
 
 from .. import init
-from ..layers import last_state
+from ..layers import quick
 from ..reproducible import stream, threads
 from ..tasks import Batch
 from ..tasks.task import loss_by_hand
@@ -199,11 +199,11 @@ class Network(nn.Module):
         return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
 
     def _begun(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Any]:
-        """As `_states`, and what goes back from ∂E/∂ of them without autograd, if anything can (layers/last_state.py)."""
+        """As `_states`, and what goes back from ∂E/∂ of them without autograd, if anything can (layers/quick.py)."""
         truncate, noise = self.config.truncate, None if generator is None else self.noisy
         if self._by_hand and truncate is None and noise is None and batch.steps.start == len(batch.inputs) - 1:
             with threads(self.threads):
-                found = last_state.begin(self.rnn, self.given(batch.inputs))
+                found = quick.last_state(self.rnn, self.given(batch.inputs))
             if found is not None:
                 return found
         return self._states(batch, truncate, generator), None

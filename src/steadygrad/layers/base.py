@@ -277,6 +277,9 @@ class RecurrentLayer(torch.nn.RNNBase):
         return ", ".join(shown)
 
 
+quick.PLAIN = RecurrentLayer.forward
+
+
 def _alone(parts: State) -> Any:
     """The last state as torch's layer gives it: a tensor, or the LSTM's pair."""
     first, *rest = parts

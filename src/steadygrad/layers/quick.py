@@ -1,7 +1,7 @@
 """The layer's forward pass where no gradient is asked for (recurrence/inference.py), and the commonest one where some are
-(recurrence/direct.py).
+(recurrence/direct.py); for training loops that know ∂E/∂h_T, that pass and its way back without autograd (`last_state`).
 
-Both take what is certain to be plain and answer None for all else, errors among it: the general forward pass (base.py) then
+All take what is certain to be plain and answer None for all else, errors among it: the general forward pass (base.py) then
 does what it always did.
 """
 
@@ -11,15 +11,25 @@ does what it always did.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules import module as modules
 from torch.nn.utils.rnn import PackedSequence
 
 from ..recurrence import direct, inference
 from ..recurrence.inference import Network, Sequences
 from ..recurrence.options import STATES, Options
+from ..recurrence.run import saved_tensors_are_kept_elsewhere
+
+PLAIN: Any = None
+"""`forward` of the layers (base.py), before anyone can put another in its place."""
+_CALL = torch.nn.Module.__call__
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_compiled_call_impl")
+_has_global_hook: Callable[[], bool] | None = getattr(modules, "_has_any_global_hook", None)
+_is_profiling: Callable[[], bool] | None = getattr(torch.autograd, "_profiler_enabled", None)
 
 
 def forward(layer: Any, input: Any, hx: Any) -> Any:
@@ -167,3 +177,64 @@ def _network(layer: Any) -> Network:
     directions = 2 if layer.bidirectional else 1
     sizes = layer.input_size, layer.hidden_size, layer.num_layers, directions
     return Network(layer.cell, layer.nonlinearity, layer.leak, *sizes)
+
+
+def last_state(layer: Any, input: Tensor) -> tuple[Tensor, Callable[[Tensor], None]] | None:
+    """The last state of a plain layer, and what takes ∂E/∂ of it and leaves the weights' gradients, without autograd.
+
+        h_T = layer(u)[1]                                    [1, B, H]
+        .grad of every weight ← ∂E/∂weight, given ∂E/∂h_T    as torch.autograd.backward(h_T, ∂E/∂h_T) where .grad was None
+
+    For a training loop that works out ∂E/∂h_T by itself (experiments/network.py). The same functions are called on the same
+    numbers, so all bits are the same. None where something is unusual: then the layer is to be called. A hook on the node by
+    which autograd adds to a .grad is the one thing that cannot be seen from here.
+
+    Args:
+        layer: an RNN of one layer and direction, with gradients for its weights, but for the second bias.
+        input: [T, B, I], or int64 tokens [T, B]; it gets no gradient.
+    """
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or input.requires_grad or _is_hooked(layer):
+        return None
+    weights = layer._parameters.values()
+    if any(weight is not None and not _is_bare(weight) for weight in weights):
+        return None
+    given = of_training(layer, input, None)
+    if given is None:
+        return None
+    # a frozen W_hh may leave nothing to go back to; tied weights add up, and two biases would get one tensor
+    first, second, bias, second_bias = taken = given[2]
+    if first is second or not second.requires_grad:
+        return None
+    if second_bias is not None and (second_bias is bias or second_bias.requires_grad):
+        return None
+    found = direct.without_autograd(*given)
+    if found is None:
+        return None
+    last, gradients = found
+
+    def back(grad_last: Tensor) -> None:
+        for weight, gradient in zip(taken, gradients(grad_last), strict=True):
+            if gradient is not None:
+                weight.grad = gradient
+
+    return last, back
+
+
+def _is_hooked(layer: Any) -> bool:
+    """Whether a call of the layer may be more than its forward pass."""
+    kind: Any = type(layer)
+    if getattr(layer, "cell", None) != "RNN" or kind.forward is not PLAIN or kind.__call__ is not _CALL:
+        return True
+    held = vars(layer)
+    if "forward" in held or any(held.get(name) for name in _HOOKS):
+        return True
+    if _has_global_hook is None or _is_profiling is None or _has_global_hook() or _is_profiling():
+        return True
+    return torch.is_anomaly_enabled() or saved_tensors_are_kept_elsewhere()
+
+
+def _is_bare(weight: Tensor) -> bool:
+    """Whether a gradient for this weight goes nowhere but into its .grad."""
+    if not weight.requires_grad:
+        return True
+    return weight.is_leaf and not weight._backward_hooks and not getattr(weight, "_post_accumulate_grad_hooks", None)
