@@ -316,6 +316,9 @@ def test_the_clock_of_the_watch_is_not_needed_for_the_outcome(tmp_path: Path, gr
 
 def test_an_outcome_tells_the_result_in_a_few_words() -> None:
     solved = Result("solved", 12_000, 14.0, 12_000, 14.0, solved=True, error=0.004)
-    assert str(Outcome.of("a", solved)) == "solved after 12,000 updates (14 s, 0.40 % wrong)"
+    assert str(Outcome("a", "finished", "solved", solved)) == "solved after 12,000 updates (14 s, 0.40 % wrong)"
     scored = Result("patience", 9000, 600.0, 9000, 600.0, train=3.21, test=3.456, epochs=40)
-    assert str(Outcome.of("b", scored)) == "test 3.456, train 3.210 after 40 epochs (10 min, patience)"
+    assert (
+        str(Outcome("b", "finished", "patience", scored))
+        == "test 3.456, train 3.210 after 40 epochs (10 min, patience)"
+    )

@@ -131,7 +131,7 @@ def _edges(centres: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.concatenate([[centres[0] - (middle[0] - centres[0])], middle, [centres[-1] + (centres[-1] - middle[-1])]])
 
 
-def heat_map(columns: list[list[float | None]]) -> np.ndarray:
+def heat_map(columns: Sequence[Sequence[float | None]]) -> np.ndarray:
     """The picture of relative norms, [lags, snapshots, 3] uint8, for those who have no axes to draw on.
 
     The last step is at the top. The scale is logarithmic from 10⁻⁶ (dark) to 10² (bright); lags that a snapshot did not have

@@ -75,6 +75,13 @@ class DataSet(ABC):
     def tensors(self) -> Iterable[Tensor]:
         """All data, in a fixed order: what the checksum is over."""
 
+    def about(self) -> dict[str, Any]:
+        """What a run keeps of it: sizes, symbols, unit, the predictions of each part, and the checksum."""
+        width = self.input_size if self.input_size == self.output_size else [self.input_size, self.output_size]
+        parts = {split: self.predictions(split) for split in SPLITS}
+        said: dict[str, Any] = {"width": width, "symbols": self.symbols, "cost": self.cost, "unit": self.unit}
+        return {**said, "parts": parts, "sha256": self.checksum()}
+
     def checksum(self) -> str:
         """The sha256 of all parts and symbols, which tells whether the data are still the same."""
         digest = hashlib.sha256(json.dumps(self.symbols).encode())

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..storage import MissingExtra
 from . import problem as problems
 from .config import ALGORITHMS, DRAWN, Config
 
@@ -31,13 +30,6 @@ _log = logging.getLogger("steadygrad")
 PROGRESS = ("auto", "plain", "none")
 SMOOTHING = 0.05
 """The weight of the newest loss in the loss that is shown live."""
-SCALARS = (
-    *("loss", "train", "valid", "test_loss", "error", "gradient_norm", "gradient_norm_max", "clip_rate", "omega"),
-    *("active", "spectral_radius", "horizon", "high", "lr", "alpha", "updates_per_second", "tokens_per_second"),
-)
-COLUMNS = 400
-WIDEN = 1.1
-"""TensorBoard gets a picture whenever the run has grown by this factor since the last."""
 
 
 class Display:
@@ -232,40 +224,20 @@ class Live(Display):
 
 
 class Board(Display):
-    """Writes what the checks found to a folder that TensorBoard reads; `unit` of the lines is the horizontal axis."""
+    """Writes what the checks found to a folder that TensorBoard reads."""
 
     def __init__(self, folder: Path, unit: str) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtra("--tensorboard needs tensorboard: pip install 'steadygrad[tensorboard]'") from None
-        self._open, self._folder, self._unit = SummaryWriter, folder, unit
-        self._columns: list[list[float | None]] = []
-        self._due = 0
+        from ..analysis import board
+
+        self._board = board.Board(folder, unit)
 
     @contextmanager
     def shown(self, config: Config, limit: int, max_seconds: float | None, done: int) -> Iterator[None]:
-        # what a killed run wrote after its last checkpoint is written again: TensorBoard is told to drop it
-        with self._open(self._folder, purge_step=done + 1 if done else None) as self._writer:
+        with self._board.opened(done):
             yield
 
     def check(self, line: dict[str, Any], seen: Snapshot | None) -> None:
-        from ..analysis.history import heat_map
-
-        at = line[self._unit]
-        for name in SCALARS:
-            value = line.get(name)
-            if value is not None and math.isfinite(value):
-                self._writer.add_scalar(name, value, at)
-        if seen is None:
-            return
-        self._columns.append(seen.norms)
-        if len(self._columns) > COLUMNS:
-            self._columns = self._columns[::2]
-        if at >= self._due:
-            picture = heat_map(self._columns)
-            self._writer.add_image(f"gradient flow (lag × {self._unit})", picture, at, dataformats="HWC")
-            self._due = math.ceil(at * WIDEN)
+        self._board.add(line, None if seen is None else seen.norms)
 
 
 def displays(directory: Path, progress: str, tensorboard: bool, words: Words) -> list[Display]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,8 +168,7 @@ def evaluate(
     whole("seed", seed, low=0)
     with threads(1):
         found = score(network, (low, high), sequences, stream(seed, "evaluate", low, high))
-    about = {"length": [low, high], "sequences": sequences, "seed": seed}
-    return {**about, "error": found.error, "errors": found.errors, "loss": finite(found.loss)}
+    return {"length": [low, high], "sequences": sequences, "seed": seed, **asdict(found), "loss": finite(found.loss)}
 
 
 def _portions(network: Network, length: tuple[int, int], sequences: int) -> list[tuple[int, int]]:

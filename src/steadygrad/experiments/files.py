@@ -122,14 +122,12 @@ def claim(directory: Path, config: Config, resume: bool) -> None:
 
 def keep_data(directory: Path, problem: Any) -> None:
     """Write down what the run is trained on, or see that it is still the same."""
+    from ..data.datasets import DataSet
+
     if (directory / DATA).exists():
         verify_data(directory, problem)
         return
-    inputs, outputs = problem.input_size, problem.output_size
-    about = {"width": inputs if inputs == outputs else [inputs, outputs], "symbols": problem.symbols}
-    about |= {"cost": problem.cost, "unit": problem.unit}
-    about |= {"parts": {split: problem.predictions(split) for split in SPLITS}, "sha256": problem.checksum()}
-    storage.write_json(directory / DATA, about)
+    storage.write_json(directory / DATA, DataSet.about(problem))
 
 
 def with_data(config: Config, path: Any, directory: Path | None) -> Config:

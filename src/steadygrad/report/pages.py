@@ -11,6 +11,7 @@ import numpy as np
 from steadygrad import __version__
 from steadygrad.analysis import history
 from steadygrad.experiments import Config, Result, files
+from steadygrad.experiments.config import SPLITS
 from steadygrad.experiments.problem import title
 from steadygrad.page import Page
 from steadygrad.paper import PRINTED, comparison, fig7
@@ -90,8 +91,8 @@ def of_sweep(directory: Path) -> Page:
         page.heading("How every run learned")
         alt = "share of test sequences answered wrong, or validation, against updates, one line for each run"
         page.figure(curves.draw_sweep(runs), alt)
-    pages = {name: Path(name) / "index.html" for name in about["cells"]}
-    links = {name: str(path) if (directory / path).is_file() else f"{name}/" for name, path in pages.items()}
+    pages = {name: f"{name}/index.html" for name in about["cells"]}
+    links = {name: page if (directory / page).is_file() else f"{name}/" for name, page in pages.items()}
     page.table(tables.cells(records), "Every cell", links)
     known = {record["id"] for record in records}
     page.table(
@@ -159,14 +160,12 @@ def _what(config: Config) -> str:
 
 
 def _verdict(result: Result) -> str:
-    if result.solved is None:
-        splits = [name for name in ("train", "valid", "test") if getattr(result, name) is not None]
-        scores = ", ".join(f"{name} {getattr(result, name):.3f}" for name in splits)
-        how = f"after {result.epochs} epochs ({result.seconds / 60:.1f} minutes): {result.reason}"
-        return f"{scores or 'No score'}, best at epoch {result.best_epoch}; ended {how}."
-    how = f"after {result.updates:,} updates ({minutes(result.seconds)} minutes)"
-    wrong = f"best weights: {percent(result.error or 0.0)} wrong"
-    return f"Solved {how}; {wrong}." if result.solved else f"Not solved ({result.reason}) {how}; {wrong}."
+    took, best = f"({minutes(result.seconds)} minutes)", percent(result.error or 0.0)
+    if result.solved is not None:
+        return f"{result.verdict.capitalize()} {took}; best weights: {best} wrong."
+    known = [name for name in SPLITS if getattr(result, name) is not None]
+    scores = ", ".join(f"{name} {getattr(result, name):.3f}" for name in known) or "No score"
+    return f"{scores}, best at epoch {result.best_epoch}; ended after {result.epochs} epochs {took}: {result.reason}."
 
 
 def _success(page: Page, records: Sequence[Record]) -> None:
