@@ -1,7 +1,7 @@
 """The command line: `steadygrad COMMAND …`.
 
 The modules of `steadygrad.commands` are loaded when a command of theirs is asked for: `steadygrad --help` needs no other
-package. What a user can get wrong is told in one sentence on stderr, with exit code 2; set STEADYGRAD_TRACEBACK=1 to see where
+package. A mistake of the user is reported in one sentence on stderr, with exit code 2; set STEADYGRAD_TRACEBACK=1 to see where
 it was found.
 """
 

@@ -78,7 +78,7 @@ def draw_norms(flow: History) -> plotting.Figure:
             words = "horizon: more than 1 % comes this far"
             axes.step(*flow.horizons.T, where="mid", color=plotting.BLACK, linewidth=1.3, label=words)
         handles, _ = axes.get_legend_handles_labels()
-        absent = Patch(color=ABSENT, label="longer than the sequences of the time")
+        absent = Patch(color=ABSENT, label="longer than the training sequences then")
         axes.legend(handles=[*handles, absent], loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set(xlabel="updates", ylabel="lag: steps back from the last")

@@ -31,7 +31,7 @@ def run_doctor(args: argparse.Namespace) -> int:
     from ..recurrence import native, triton
 
     isa = native.instruction_set()
-    threads = f"{torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads says so"
+    threads = f"{torch.get_num_threads()} of torch, {os.cpu_count()} cores; training uses 1 unless --threads is given"
     without = f"not built; the layer computes in torch operations. {native.HOW_TO_GET_IT}"
     on_gpu = f"installed, {triton.NEVER_TIMED}" if triton.is_installed() else triton.HOW_TO_GET_IT
     here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"

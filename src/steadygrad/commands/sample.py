@@ -1,4 +1,4 @@
-"""`steadygrad sample`: let a trained model write text, or play."""
+"""`steadygrad sample`: samples from a trained model: text, or a MIDI file."""
 
 from __future__ import annotations
 

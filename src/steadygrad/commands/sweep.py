@@ -96,7 +96,7 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
-    """Runs a grid with the engine that was asked for; after Ctrl-C or SIGTERM it says what is finished."""
+    """Runs a grid with the engine asked for; after Ctrl-C or SIGTERM it reports how many cells are finished."""
     check(grid, directory)
     try:
         return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
@@ -166,7 +166,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _command(args: argparse.Namespace) -> str:
-    """What to type to make the same records, whatever the folder and the engine."""
+    """The command that makes the same records, without its folder and engine."""
     axes = {name: getattr(args, name) for name in ("budget", *AXES, "test_length", "seeds")}
     settings = _settings(args)
     settings["options"] = settings.pop("options", {})  # last

@@ -76,7 +76,7 @@ def run_resume(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _stoppable(directory: Path) -> Iterator[None]:
-    """Tell what is on disk where Ctrl-C or SIGTERM comes before training begins, or again while it stops."""
+    """After Ctrl-C or SIGTERM before training begins, or a second one while it stops: report what is on disk."""
     try:
         yield
     except KeyboardInterrupt as stopped:

@@ -1,6 +1,6 @@
 """What a run shows while it works: a live display on a terminal, or a line for each check; and TensorBoard.
 
-A display is told of every check, and of the time in between (`tick`). It only looks: nothing it does reaches the run. The text
+A display gets every check (`check`), and the progress in between (`tick`). It changes nothing in the run. The text
 of the lines is in `Words`: a run counts updates, or the tokens of its epochs. The live display is a bar (terminal.py):
 
 temporal-order · sgd-cr (norm clipping and Ω), optimizer adam · length 50–200 · seed 1
@@ -141,7 +141,7 @@ def words(config: Config, problem: Any) -> Words:
 
 
 def method(config: Config) -> str:
-    """What is done to the gradient, and the optimizer: the name of the one says nothing of the other.
+    """What is done to the gradient, and the optimizer, which is chosen independently.
 
     >>> method(Config("addition", "sgd", optimizer="adam"))
     'sgd (plain gradient), optimizer adam'

@@ -131,7 +131,7 @@ def evaluate(
     Args:
         source: a run's directory, whose best weights are taken, or a `Network` (of a drawn problem).
         length: T, or (low, high) with both ends included; the run's own if None.
-        sequences, seed: how many fresh sequences, never those of the training, whatever its seed was.
+        sequences, seed: how many fresh sequences and their seed; never those of the training, also with the same seed.
         split: of a data set: 'train', 'valid' or 'test'.
         path: where the run's own data are now, if they were moved; their checksum must be the run's.
         layer_threads: of the recurrent layer; the result does not depend on them.

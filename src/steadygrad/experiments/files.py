@@ -265,7 +265,7 @@ class Result:
     def told(self) -> dict[str, Any]:
         """The fields that say something, for a record."""
         kept = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
-        if self.solved is None:  # of a data set all scores are told, those that are not known too
+        if self.solved is None:  # of a data set all scores are kept, unknown ones too
             kept |= {split: getattr(self, split) for split in SPLITS}
         return kept
 

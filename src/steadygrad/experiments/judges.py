@@ -46,7 +46,7 @@ PROMISE, AT_LEAST = 5.0, 0.01
 """All sequences are tested if the first are wrong in at most 5 times the share allowed, or 1 %, whichever is more."""
 BEST = "best."  # what the names of the best weights begin with in a checkpoint
 LINES = 10
-"""So many lines of metrics in an epoch, at even distances, the one at its end included; fewer where it has fewer updates."""
+"""Lines of metrics in an epoch, evenly spaced, with the one at its end; fewer where it has fewer updates."""
 
 
 class _Judge:

@@ -60,7 +60,7 @@ def name_of(problem: Any) -> Any:
     if getattr(kind, "name", None) in TASKS and kind.__module__.startswith("steadygrad."):
         return kind.name
     if not hasattr(kind, "sample") and not hasattr(kind, "epoch"):
-        return problem  # no problem at all: the config says so
+        return problem  # not a problem: Config reports it
     try:
         return f"{absolute(inspect.getfile(kind))}:{kind.__qualname__}"
     except (OSError, TypeError):

@@ -27,7 +27,7 @@ NO_RESULT = "Still running, or interrupted: there is no result yet."
 
 
 def of(directory: Path) -> Page:
-    """The page of whatever `directory` is: a sweep or a run."""
+    """The page of `directory`, which holds a sweep or a run."""
     directory = Path(directory)
     if (directory / SWEEP).is_file():
         return of_sweep(directory)

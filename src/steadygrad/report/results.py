@@ -90,13 +90,13 @@ def _training(record: Record) -> list[str]:
 _page, *_texts = re.split(r"<!-- text: (\w+) -->\n", (Path(__file__).parent / "results.md").read_text(encoding="utf-8"))
 PAGE = Template(_page.rpartition("<!--")[0])
 TEXTS = {name: Template(text.removesuffix("\n")) for name, text in zip(_texts[::2], _texts[1::2], strict=True)}
-"""The page, and what is said of a table that has records, by name."""
+"""The page, and the texts of tables that have records, by name."""
 COMMAND = "make results"
 Record = Mapping[str, Any]
 
 
 def render(folder: Path) -> str:
-    """The page of the records in `folder`, as Markdown; what is missing there is said to be not run yet."""
+    """The page of the records in `folder`, as Markdown; a grid without records is reported as not run yet."""
 
     def section(table: Callable[[Any], Table], *grids: str, said: str = "", command: str = "") -> str:
         found = records(folder, *grids)
@@ -142,7 +142,7 @@ def _printed(table: PaperTable, found: Sequence[Record]) -> str:
 
 
 def not_run(command: str) -> str:
-    """What stands in place of a table without records."""
+    """The text in place of a table without records."""
     return f"Not run yet: `steadygrad {command} --records results`\n"
 
 

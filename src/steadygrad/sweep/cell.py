@@ -85,7 +85,7 @@ class Work:
     evaluate: Callable[..., Any] | None = None  # in place of `experiments.evaluate`
 
     def __call__(self, cell: Cell) -> Outcome:
-        """Runs the cell, or goes on with it. What goes wrong inside is an outcome, not an exception."""
+        """Runs the cell, or resumes it. An error inside becomes an outcome, not an exception."""
         if not (self.directory / SWEEP).is_file():
             blind = f"the worker on {socket.gethostname()} does not see {self.directory}"
             return Outcome(cell.id, "failed", f"{blind}: the sweep's folder must be on a disk that all nodes share")

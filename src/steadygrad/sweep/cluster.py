@@ -46,7 +46,7 @@ class _Cluster:
 
     @abstractmethod
     def connected(self) -> AbstractContextManager[dict[str, Any]]:
-        """What joblib's backend is to be told, while there is a connection."""
+        """The options of joblib's backend, while there is a connection."""
 
     def run(self, function: Callable[[Any], Any], cells: Sequence[Any]) -> list[Any]:
         """`function` of every cell, in their order."""
@@ -59,7 +59,7 @@ class _Cluster:
                 return list(parallel(delayed(_of)(function, cell) for cell in cells))
         except MemoryError:
             raise
-        except Exception as reason:  # whatever a cluster can die of, the user hears one sentence
+        except Exception as reason:  # any error of the cluster is reported in one sentence
             first = str(reason).strip().splitlines()[:1] or [""]
             lost = f"the {self.name} cluster at {self.address} was lost ({type(reason).__name__}: {first[0]})"
             raise ClusterError(

@@ -158,7 +158,7 @@ def read_by(algorithm: str, settings: Mapping[str, Any], length: tuple[int, int]
 
 
 def chosen_seeds(asked: Seeds, usual: int, first: int = 1) -> Sequence[int]:
-    """The seeds that were asked for, by number or one by one; else so many as usual."""
+    """The seeds asked for, by their number or as a list; else the usual number of them."""
     if isinstance(asked, Sequence):
         return asked
     return range(first, first + (usual if asked is None else whole("seeds", asked)))

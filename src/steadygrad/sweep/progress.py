@@ -171,7 +171,7 @@ class Watch:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds, as far as one can tell from what is finished; None before anything is."""
+        """Seconds, estimated from finished cells; None before there are any."""
         if not self._seconds:
             return None
         rate = sum(seconds for _, seconds in self._seconds) / sum(_work(cell.config) for cell, _ in self._seconds)
