@@ -1,6 +1,6 @@
 """Every setting of an experiment, declared once: name, type, bounds, default and help text.
 
-The checks, config.json, the command line and docs/settings.md (both by commands/options.py) are made from these. This
+The checks, config.json, the command line and docs/settings.md (tests/experiments/settings_page.py) are made from these. This
 file needs pydantic and no torch, so that `steadygrad train --help` is quick; the names of what the core registers (such as
 initialisations) stand here as well, and a test compares them with the core's own.
 """
