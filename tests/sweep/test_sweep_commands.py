@@ -44,6 +44,12 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 @pytest.fixture
+def without_training(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sweep.run
+    monkeypatch.setattr(sweep, "run", lambda *words, **options: real(*words, **options, **fake))
+
+
+@pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "engine", lambda args: Here())
 
@@ -80,12 +86,8 @@ def test_reproduce_fig7_writes_the_figure_the_records_and_the_page_and_says_wher
     assert len(sweep.read_records(tmp_path / "results" / "fig7.jsonl")) == 9
 
 
-@pytest.mark.usefixtures("here")
-def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
-    say: Say, tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = sweep.run
-    monkeypatch.setattr(sweep, "run", lambda *words, **options: real(*words, **options, **fake))
+@pytest.mark.usefixtures("here", "without_training")
+def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(say: Say, tmp_path: Path) -> None:
     code, out, _ = say("reproduce tasks --budget hours --seeds 1 --out tasks --records results --quiet")
     assert code == 0
     assert "steady without clipping" in out
@@ -97,12 +99,8 @@ def test_reproduce_tasks_has_the_steady_rows_and_their_ablations(
     assert (tmp_path / "tasks" / "index.html").exists()
 
 
-@pytest.mark.usefixtures("here")
-def test_reproduce_panels_shows_each_initialisation_by_itself(
-    say: Say, tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = sweep.run
-    monkeypatch.setattr(sweep, "run", lambda *words, **options: real(*words, **options, **fake))
+@pytest.mark.usefixtures("here", "without_training")
+def test_reproduce_panels_shows_each_initialisation_by_itself(say: Say, tmp_path: Path) -> None:
     code, out, _ = say("reproduce panels --budget hours --seeds 1 --out panels --records results --quiet")
     assert code == 0
     rows = [line.split() for line in out.splitlines() if "1/1" in line]

@@ -135,7 +135,7 @@ def _shown(what: str, records: Sequence[Any], out: Path, command: str) -> Page:
     written: Sequence[Any] = ()
     if what == "panels":
         written = plotting.save(fig7.draw_panels(records), out / what)
-    if what == "comparison":
+    elif what == "comparison":
         written = plotting.save(comparison.draw(comparison.rows(records)), out / what)
     elif what == "fig7":
         print(f"The paper: {fig7.CLAIM}\n{pages.measured(records)}\n")
