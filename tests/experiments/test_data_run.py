@@ -18,6 +18,7 @@ from tiny import of_music, of_text
 from harm import fill_disk
 from same_run import assert_same_run, metrics
 from steadygrad import experiments
+from steadygrad.data import datasets
 from steadygrad.experiments import Config, FolderError, Result, files, judges, loop, run
 from steadygrad.experiments.display import DataWords, Live, Words, displays
 
@@ -37,6 +38,17 @@ def test_a_text_is_learned_and_the_verdict_is_that_of_the_best_weights(text_path
     assert Result.read(tmp_path / "run") == result
     assert written["test"] == result.test
     assert result.tokens_per_second > 0
+
+
+def test_the_data_are_gone_through_once_for_each_epoch_and_not_for_each_update(
+    music_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked: list[int] = []
+    real = datasets.Music.epoch
+    monkeypatch.setattr(datasets.Music, "epoch", lambda self, number: walked.append(number) or real(self, number))
+    result = run(of_music(music_path, batch=1), tmp_path / "run", progress="none", epochs=3)
+    assert result.updates > 30
+    assert sorted(walked) == [0, 1, 1, 2, 3, 4]  # the sample; to count the updates of an epoch, which 1 is read once more for
 
 
 def test_lines_are_written_within_an_epoch_and_at_its_end(music_path: str, tmp_path: Path) -> None:

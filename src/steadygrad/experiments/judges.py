@@ -256,6 +256,7 @@ class ByValidation(_Judge):
         self.best_epoch, self.best_updates, self.valid = 0, 0, math.inf
         self._weights: dict[str, Tensor] = {}
         self._sample = next(self.problem.epoch(0))
+        self._of_epoch = self.problem.updates_per_epoch  # music goes through all of its pieces to count them
         self._learning, self._at = 0.0, perf_counter()
         self._lined: tuple[int, int, float] = (0, 0, 0.0)
 
@@ -280,7 +281,7 @@ class ByValidation(_Judge):
 
     def after_update(self) -> None:
         self._learning += perf_counter() - self._at
-        done, of_epoch = self.learner.updates, self.problem.updates_per_epoch
+        done, of_epoch = self.learner.updates, self._of_epoch
         if LINES * done // of_epoch > LINES * (done - 1) // of_epoch and not self.feed.at_end_of_epoch:
             self.learner.method.judge()
             self._line(None)
