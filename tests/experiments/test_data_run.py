@@ -48,7 +48,14 @@ def test_the_data_are_gone_through_once_for_each_epoch_and_not_for_each_update(
     monkeypatch.setattr(datasets.Music, "epoch", lambda self, number: walked.append(number) or real(self, number))
     result = run(of_music(music_path, batch=1), tmp_path / "run", progress="none", epochs=3)
     assert result.updates > 30
-    assert sorted(walked) == [0, 1, 1, 2, 3, 4]  # the sample; to count the updates of an epoch, which 1 is read once more for
+    assert sorted(walked) == [
+        0,
+        1,
+        1,
+        2,
+        3,
+        4,
+    ]  # the sample; to count the updates of an epoch, which 1 is read once more for
 
 
 def test_lines_are_written_within_an_epoch_and_at_its_end(music_path: str, tmp_path: Path) -> None:

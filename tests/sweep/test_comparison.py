@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pretended import pretend
 
 from steadygrad import sweep
 from steadygrad.cli import main, parser
 from steadygrad.commands import reproduce
+from steadygrad.commands import sweep as sweeping
 from steadygrad.experiments import run
 from steadygrad.paper import comparison as study
 from steadygrad.report import results, tables
@@ -119,19 +121,28 @@ def _record(method: str, result: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def test_reproduce_takes_its_settings_from_the_recorded_trials_and_shows_the_table_and_the_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
-    trials = [_record(f"sgd-c-trial{n}", {"solved": n == 7, "seconds": 9.0, "error": 0.5}) for n in range(1, 9)]
-    for number, trial in enumerate(trials):
-        trial |= {"id": f"{number}", "grid": "tuning"}
-    sweep.write_records(tmp_path / "tuning.jsonl", trials)
+    trials = sweep.get("tuning", "hours")
+    sweep.run(trials, tmp_path / "trials", engine=sweep.Local(1), progress="none", train=pretend)
+    records = sweep.collect(tmp_path / "trials")
+    quickest = next(record for record in records if record["preset"] == "sgd-c-trial7")
+    quickest["result"]["seconds"] = 0.5
+    sweep.write_records(tmp_path / "tuning.jsonl", [record for record in records if record is not quickest])
     args = parser().parse_args(
         ["reproduce", "comparison", "--budget", "hours", "--records", str(tmp_path), "--seeds", "1"]
     )
+    asked: list[str] = []
+    monkeypatch.setattr(sweeping, "carry_out", lambda grid, *_: asked.extend(cell.preset for cell in grid.cells))
+    monkeypatch.setattr(sweep, "collect", lambda _: [quickest])
     tuned = reproduce._tuned(args, "hours", tmp_path)
+    assert asked == ["sgd-c-trial7"]  # the one that was not recorded, and is now
+    assert reproduce._tuned(args, "hours", tmp_path) == tuned
+    assert asked == ["sgd-c-trial7"]
     cells = {cell.id: cell.config for cell in reproduce._grid(args, "hours", tuned).cells}
-    (chosen,) = (tuned["tuned"][name] for name in tuned["tuned"])
+    assert tuned["tuned"].keys() == METHODS.keys()
+    chosen = tuned["tuned"]["sgd-c"]
     assert chosen == METHODS["sgd-c"].candidates[6]
     assert cells["addition_200_sgd-c_seed1"].lr == chosen["lr"]
     result = {"reason": "solved", "solved": True, "updates": 900, "seconds": 60.0, "error": 0.001, "horizon": 49}

@@ -123,3 +123,25 @@ def test_the_commit_is_that_of_the_repository_and_tells_of_changes(tmp_path: Pat
     assert provenance.commit(tmp_path) == short
     (tmp_path / "a.txt").write_text("two")
     assert provenance.commit(tmp_path) == short + "+"
+
+
+def test_the_cells_without_a_result_by_their_own_settings_are_those_that_are_not_recorded(
+    swept: Path, grid: Any, tmp_path: Path
+) -> None:
+    cells = grid(seeds=[1, 10, 9], test_lengths=[250, 400])
+    path = tmp_path / "tiny.jsonl"
+    assert sweep.unrecorded(cells, path) == cells.cells
+    sweep.write_records(path, sweep.collect(swept))
+    failed = [cell.id for cell in cells.cells if cell.config.algorithm == "sgd"]
+    assert [cell.id for cell in sweep.unrecorded(cells, path)] == failed
+    further = grid(seeds=[1, 11], algorithms=["sgd-cr"], test_lengths=[250, 400])
+    assert [cell.config.seed for cell in sweep.unrecorded(further, path)] == [11]
+    otherwise = grid(seeds=[1], algorithms=["sgd-cr"], lr=0.5)  # an id names it, and so does the record
+    assert sweep.unrecorded(otherwise, path) == otherwise.cells
+    longer = grid(seeds=[1], algorithms=["sgd-cr"], max_updates=9)  # the id of the one that is recorded
+    assert sweep.unrecorded(longer, path) == longer.cells
+
+
+def test_the_study_of_recall_is_recorded_as_its_grid_says() -> None:
+    path = Path(__file__).parents[2] / "results" / "recall.jsonl"
+    assert sweep.unrecorded(sweep.get("recall", "hours"), path) == ()

@@ -70,6 +70,38 @@ def test_a_grid_of_ones_own_is_run_recorded_and_not_run_twice(say: Say, tmp_path
     assert (code, progress) == (0, "")
 
 
+@pytest.mark.usefixtures("here", "without_training")
+def test_what_is_recorded_is_left_out_where_that_is_asked_for(say: Say, tmp_path: Path) -> None:
+    line = "reproduce fig7 --budget demo --records results --quiet"
+    assert say(f"{line} --seeds 1 --out one")[0] == 0
+    code, out, _ = say(f"{line} --seeds 2 --out two --missing")
+    assert code == 0
+    assert "2/2" in out  # the seed that was recorded is shown with the other
+    assert {record["seed"] for record in sweep.collect(tmp_path / "two" / "cells")} == {2}
+    code, out, _ = say("sweep fig7 --budget demo --seeds 1:3 --out three --records results --missing --quiet")
+    assert code == 0
+    assert {record["seed"] for record in sweep.collect(tmp_path / "three")} == {3}
+    line = "sweep fig7 --budget demo --seeds 1:3 --missing"
+    words = "has a result of each of the 27 cells: nothing is left to be run\n"
+    assert say(f"{line} --records results") == (0, f"{Path('results', 'fig7.jsonl')} {words}", "")
+    assert "--missing must come with --records DIR, where the records are" in say(f"{line} --out four")[2]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_sweep_that_is_stopped_keeps_the_records_it_has(
+    say: Say, tmp_path: Path, fake: Any, monkeypatch: Any
+) -> None:
+    real = sweep.run
+
+    def stopped(*words: Any, **options: Any) -> None:
+        real(*words, **options, **fake)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "run", stopped)
+    assert say("sweep fig7 --budget demo --seeds 1 --out out --records results --quiet")[0] == 130
+    assert len(sweep.read_records(tmp_path / "results" / "fig7.jsonl")) == 9
+
+
 @pytest.mark.usefixtures("here")
 def test_reproduce_fig7_writes_the_figure_the_records_and_the_page_and_says_where(say: Say, tmp_path: Path) -> None:
     line = "reproduce fig7 --budget demo --seeds 1 --max-updates 2"

@@ -51,7 +51,8 @@ def run_reproduce(args: argparse.Namespace) -> int:
 
     budgets, on two cores: demo (fig7 alone) two to three minutes, minutes about ten, hours a night, full the paper's
     protocol of 50 seeds and up to 5,000,000 updates, and of the tables 3 seeds. The same command goes on where it stopped.
-    comparison has minutes (no tuning) and hours: RECORDS/tuning.jsonl has each method's trials, and is made first if missing.
+    comparison has minutes (no tuning) and hours: RECORDS/tuning.jsonl has each method's trials; those it lacks are made first.
+    With --missing, what RECORDS has a result of is not run again, and is shown with the rest.
     The tables need music and text: steadygrad data fetch all.
     """
     from .. import plotting
@@ -82,14 +83,19 @@ def _sweep(args: argparse.Namespace) -> int:
     budget = args.budget or "minutes"
     out = args.out or Path("runs") / f"{args.what}-{budget}"
     grid = _grid(args, budget, _tuned(args, budget, out) if args.what == "comparison" else {})
-    if args.what in TABLES:
-        # Once, before the cells begin: each of them would fetch it otherwise.
-        for name in dict.fromkeys(cell.config.problem for cell in grid.cells):
-            data.fetch(name)
-    command = _command(args, budget)
-    outcomes = sweeping.carry_out(grid, out / "cells", args, command)
+    command, outcomes, found = _command(args, budget), list[sweep.Outcome](), list[Any]()
+    if left := sweeping.to_be_run(grid, args):
+        if args.what in TABLES:
+            # Once, before the cells begin: each of them would fetch it otherwise.
+            for name in dict.fromkeys(cell.config.problem for cell in left.cells):
+                data.fetch(name)
+        outcomes = sweeping.carry_out(left, out / "cells", args, command)
+        found = sweep.collect(out / "cells")
+    if args.missing:
+        there = args.records / f"{grid.name}.jsonl"
+        found = [*(sweep.read_records(there) if there.exists() else []), *found]
     mine = {cell.id for cell in grid.cells}  # the folder may hold cells of earlier, larger grids
-    records = [record for record in sweep.collect(out / "cells") if record["id"] in mine]
+    records = list({record["id"]: record for record in found if record["id"] in mine}.values())
     page = _shown(args.what, records, out, command)
     print(sweep.write_records(out / "records.jsonl", records))
     print(page.write(out / "index.html"))
@@ -101,14 +107,16 @@ def _tuned(args: argparse.Namespace, budget: str, out: Path) -> dict[str, Any]:
     """The settings that each method's trials found best; `minutes` takes the first of each in place of trials."""
     if budget != "hours":
         return {}
-    path = (args.records or Path("results")) / "tuning.jsonl"
-    if path.is_file():
+    path, trials = (args.records or Path("results")) / "tuning.jsonl", sweep.get("tuning", budget)
+    records = sweep.read_records(path) if path.is_file() else []
+    if left := sweep.unrecorded(trials, path):
+        command = f"steadygrad sweep tuning --budget {budget}"
+        sweeping.carry_out(Grid(trials.name, left), out / "tuning", args, command)
+        made = sweep.collect(out / "tuning")
+        sweeping.keep(made, args.records)
+        records += made
+    else:
         print(f"settings are the best of the trials in {path}")
-        return {"tuned": comparison.best(sweep.read_records(path))}
-    trials = sweep.get("tuning", budget)
-    sweeping.carry_out(trials, out / "tuning", args, f"steadygrad sweep tuning --budget {budget}")
-    records = sweep.collect(out / "tuning")
-    sweeping.keep(records, args.records)
     return {"tuned": comparison.best(records)}
 
 

@@ -57,6 +57,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     add("--address", metavar="ADDRESS", help="of the cluster, such as tcp://10.0.0.1:8786")
     add("--workers", type=int, metavar="N", help="models at once on this machine (one for each core)")
     add("--records", type=Path, metavar="DIR", help="also keep the records there, as DIR/GRID.jsonl")
+    add("--missing", action="store_true", help="only the cells of which --records has no result yet")
     add("--plain", action="store_true", help="lines of text, also on a terminal")
     add("--quiet", action="store_true", help="no progress")
 
@@ -70,7 +71,8 @@ def run_sweep(args: argparse.Namespace) -> int:
       steadygrad sweep --task temporal-order --length 50:200 --algorithm sgd,sgd-c,sgd-cr --seeds 1:5 --out runs/mine
       steadygrad sweep fig7 --engine dask --address tcp://10.0.0.1:8786 --out /shared/fig7
 
-    The same command goes on where it stopped. A finished cell is never run again. Exit code 1: some cells failed.
+    The same command goes on where it stopped. A finished cell is never run again. Without its folder, --records DIR --missing
+    goes on with what DIR has no record of. Exit code 1: some cells failed.
     """
     from ..report import tables
 
@@ -83,6 +85,8 @@ def run_sweep(args: argparse.Namespace) -> int:
         if not cells:
             raise ValueError(f"--only must be a part of a cell's id, such as {grid.cells[0].id}, not {args.only!r}")
         grid = sweep.Grid(grid.name, cells)
+    if (grid := to_be_run(grid, args)) is None:
+        return 0
     if args.dry_run:
         return _dry_run(args, grid)
     if args.out is None:
@@ -96,11 +100,12 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 
 def carry_out(grid: Grid, directory: Path, args: argparse.Namespace, command: str) -> list[Outcome]:
-    """Runs a grid with the engine asked for; after Ctrl-C or SIGTERM it reports how many cells are finished."""
+    """Runs a grid with the engine asked for; after Ctrl-C or SIGTERM it reports how many cells are finished, and keeps them."""
     check(grid, directory)
     try:
         return sweep.run(grid, directory, engine=engine(args), command=command, progress=options.progress(args))
     except KeyboardInterrupt as stopped:
+        keep(sweep.collect(directory), args.records)
         done = len(grid.cells) - len(remaining(grid, directory))
         words = f"stopped: {done} of {len(grid.cells)} cells are finished; the same command goes on with the rest"
         raise type(stopped)(words) from None
@@ -115,6 +120,19 @@ def engine(args: argparse.Namespace) -> Engine:
     if args.workers is not None:
         raise ValueError(f"--workers must be left out with the engine {args.engine}: the cluster decides")
     return sweep.Dask(args.address) if args.engine == "dask" else sweep.Ray(args.address)
+
+
+def to_be_run(grid: Grid, args: argparse.Namespace) -> Grid | None:
+    """The grid without what is recorded already, if the user asked for that; None where nothing is left of it."""
+    if not args.missing:
+        return grid
+    if args.records is None:
+        raise ValueError("--missing must come with --records DIR, where the records are")
+    path = args.records / f"{grid.name}.jsonl"
+    if cells := sweep.unrecorded(grid, path):
+        return Grid(grid.name, cells)
+    print(f"{path} has a result of each of the {len(grid.cells)} cells: nothing is left to be run")
+    return None
 
 
 def keep(records: Sequence[Any], folder: Path | None) -> None:

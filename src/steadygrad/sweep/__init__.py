@@ -21,5 +21,6 @@ from steadygrad.sweep.named import GRIDS as GRIDS
 from steadygrad.sweep.named import get as get
 from steadygrad.sweep.records import collect as collect
 from steadygrad.sweep.records import read_records as read_records
+from steadygrad.sweep.records import unrecorded as unrecorded
 from steadygrad.sweep.records import write_records as write_records
 from steadygrad.sweep.runner import run as run

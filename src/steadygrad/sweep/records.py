@@ -22,6 +22,7 @@ from typing import Any
 from steadygrad import storage
 from steadygrad.experiments import Config, Result, files
 from steadygrad.sweep.cell import DESCRIPTION, FAILURE, GENERALISATION, SWEEP, read
+from steadygrad.sweep.grid import Cell, Grid
 
 DIGITS = 4  # of every fraction and time: 10,000 test sequences don't tell more
 LAGS = 40  # at so many the error's norm is kept
@@ -66,6 +67,18 @@ def read_records(path: Path) -> list[Record]:
     return records
 
 
+def unrecorded(grid: Grid, path: Path) -> tuple[Cell, ...]:
+    """The cells of a grid of which a file of records, which may not be there yet, has no result by the same settings."""
+    records = read_records(path) if Path(path).exists() else []
+    there = {record["id"]: record for record in records if record["result"]}
+
+    def is_there(cell: Cell) -> bool:
+        record = there.get(cell.id, {})
+        return all(record.get(name) == value for name, value in _settings(cell.config).items())
+
+    return tuple(cell for cell in grid.cells if not is_there(cell))
+
+
 def _order(record: Mapping[str, Any]) -> list[Any]:
     """By id, numbers in it by their value.
 
@@ -81,14 +94,10 @@ def _record(folder: Path) -> Record | None:
     if result is None and failure is None:
         return None
     config = Config.from_dict(about["config"])
-    fields = config.as_dict()
-    usual = {**Config(config.problem, "sgd", path=config.path).as_dict(), "path": None}
-    told = [name for name in ("problem", "length", "ahead", "algorithm") if name in fields]
+    settings = _settings(config)
+    own = {"seed": settings.pop("seed"), "config": settings.pop("config")}
     record: Record = {key: about.get(key) for key in ("id", "grid", "command")}
-    record |= {name: fields[name] for name in told}
-    record |= {"preset": about["preset"], "seed": config.seed}
-    elsewhere = (*told, "seed")
-    record["config"] = {name: value for name, value in fields.items() if name not in elsewhere and value != usual[name]}
+    record |= {**settings, "preset": about["preset"], **own}
     if result is None:
         record |= {"result": None, "failed": failure["reason"]}
     else:
@@ -96,6 +105,14 @@ def _record(folder: Path) -> Record | None:
         if config.form == "drawn":
             record |= _rounded(_beyond(read(folder / GENERALISATION) or {})) | _flow(folder)
     return record | {key: about.get(key) for key in ("commit", "version", "machine", "date")}
+
+
+def _settings(config: Config) -> Record:
+    """The fields of a record that say how the cell is run."""
+    fields = config.as_dict()
+    usual = {**Config(config.problem, "sgd", path=config.path).as_dict(), "path": None}
+    told = {name: fields.pop(name) for name in ("problem", "length", "ahead", "algorithm", "seed") if name in fields}
+    return {**told, "config": {name: value for name, value in fields.items() if value != usual[name]}}
 
 
 def _beyond(tested: Mapping[str, Any]) -> Record:
