@@ -78,6 +78,15 @@ def test_lengths_grow_by_the_factor_when_the_mean_of_the_last_losses_is_low_and_
     assert lengths.now == lengths.target
 
 
+def test_lengths_grow_by_the_factor_or_by_so_many_steps_whichever_is_less() -> None:
+    lengths = Curriculum((20, 40), (200, 200), growth=1.15, patience=1, loss=0.5, most=5)
+    seen = []
+    for _ in range(4):
+        lengths.observe(0.4)
+        seen.append(lengths.now)
+    assert seen == [(23, 45), (27, 50), (32, 55), (37, 60)]
+
+
 def test_lengths_stay_while_the_loss_is_high_and_forget_it_after_patience_updates() -> None:
     lengths = Curriculum((20, 30), (50, 200), growth=1.15, patience=10, loss=0.5)
     for _ in range(30):
@@ -148,6 +157,7 @@ def test_a_lost_network_is_noticed_after_ten_times_the_patience_and_slowed_down(
         ({"start": (0, 10)}, "start must be a pair of whole numbers from 1 on"),
         ({"start": (10, 300)}, r"start must begin and end no later than target, \(50, 200\), not \(10, 300\)"),
         ({"growth": 1.0}, "growth must be a finite number above 1, not 1.0"),
+        ({"most": 0}, "most must be a whole number of at least 1, not 0"),
         ({"patience": 0}, "patience must be a whole number of at least 1, not 0"),
         ({"loss": math.nan}, "loss must be a finite number, not nan"),
         ({"lost": "0.8"}, "lost must be a finite number, not '0.8'"),

@@ -15,7 +15,7 @@ What W_rec is changed by acts T times in a sequence of T steps: the longer they 
 Curriculum (no part of the paper; a short sequence lets the error reach its start while W_rec is still small):
 
     [low, high] begins at the curriculum's; whenever the mean loss of the last `patience` updates, all of them at the
-    lengths of now, is below `loss`:  low ← min(⌈growth · low⌉, target low),  high likewise
+    lengths of now, is below `loss`:  low ← min(⌈growth · low⌉, low + most, target low),  high likewise
 
 A network that could do shorter lengths can lose that again at longer ones. With `lost`, whenever the mean loss of the last
 10 · `patience` updates since then is above it, the weights are those of the last growth again:
@@ -124,7 +124,9 @@ class Schedule:
 class Curriculum:
     """The range of lengths to draw from `now`, and `rate`, the factor of the learning rate.
 
-    It begins at `start`, or at `target` if that is None; `growth`, `patience`, `loss` and `lost` are as in the equations above.
+    It begins at `start`, or at `target` if that is None; `growth`, `patience`, `loss`, `lost` and `most` are as in the
+    equations above. Where every length needs a solution of its own, as memorization does, it is the number of steps that tells
+    how far the next one is, not the factor.
 
         >>> lengths = Curriculum((20, 30), (50, 200), growth=1.5, patience=2, loss=0.1)
         >>> [lengths.observe(loss) for loss in (1.0, 0.05, 0.05, 0.05, 0.05)]
@@ -141,6 +143,7 @@ class Curriculum:
         patience: int,
         loss: float,
         lost: float | None = None,
+        most: int | None = None,
     ) -> None:
         self.target = _range("target", target)
         self.now, self.rate = self.target if start is None else _range("start", start), 1.0
@@ -149,6 +152,7 @@ class Curriculum:
         self.growth = number("growth", growth, low=1, open_low=True)
         self.patience, self.loss = whole("patience", patience), number("loss", loss)
         self.lost = None if lost is None else number("lost", lost)
+        self.most = None if most is None else whole("most", most)
         self._has_grown = False
         self._losses: deque[float] = deque(maxlen=patience if lost is None else LONG * patience)
         self._look_every = max(1, patience // LOOKS)
@@ -163,8 +167,8 @@ class Curriculum:
         if self._seen < self.patience or self._seen % self._look_every:
             return None
         if self._mean(self.patience) < self.loss:
-            (low, high), (last_low, last_high) = self.now, self.target
-            self.now = min(math.ceil(self.growth * low), last_low), min(math.ceil(self.growth * high), last_high)
+            low, high = (min(self._next(length), last) for length, last in zip(self.now, self.target, strict=True))
+            self.now = low, high
             self.rate, self._has_grown = min(1.0, QUICKER * self.rate), True
             return self._begin(GROWN)
         long = LONG * self.patience
@@ -173,6 +177,9 @@ class Curriculum:
             self.rate *= SLOWER
             return self._begin(LOST)
         return None
+
+    def _next(self, length: int) -> int:
+        return min(math.ceil(self.growth * length), length + (self.most or self.target[1]))
 
     def _mean(self, number: int) -> float:
         return sum(islice(reversed(self._losses), number)) / number
@@ -279,9 +286,10 @@ class Latch:
         if self.stage == LEARN:
             return first
         if self.stage == AGAIN:
-            return Curriculum(self.left_at, self.left_at, first.growth, first.patience, first.loss)
+            return Curriculum(self.left_at, self.left_at, first.growth, first.patience, first.loss)  # does not grow
         further = low, FURTHER[self.stage] * high
-        return Curriculum(self.left_at, further, first.growth, round(FINER * first.patience), first.loss, first.lost)
+        patience = round(FINER * first.patience)
+        return Curriculum(self.left_at, further, first.growth, patience, first.loss, first.lost, first.most)
 
 
 def _range(name: str, value: Any) -> tuple[int, int]:

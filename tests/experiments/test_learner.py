@@ -95,6 +95,14 @@ def test_polishing_is_at_all_lengths(small: Config) -> None:
     assert (learner.feed.lengths.now, learner.lr, learner.alpha) == (small.length, small.lr, small.alpha)
 
 
+def test_lengths_grow_by_no_more_steps_than_the_settings_say(small: Config) -> None:
+    settings: dict[str, Any] = {"length": (90, 90), "curriculum": (10, 60), "curriculum_patience": 1}
+    settings |= {"curriculum_loss": 50.0, "growth": 1.5, "growth_steps": 7}
+    learner = Learner(small.changed(**settings))
+    learner.update()
+    assert learner.feed.lengths.now == (15, 67)
+
+
 @pytest.mark.parametrize(("every", "average"), [(5, 3), (4, 4), (3, 7)])
 def test_tested_weights_are_the_mean_over_the_updates_before_a_check(every: int, average: int, small: Config) -> None:
     learner, plain = Learner(small.changed(check_every=every, average=average)), Learner(small)

@@ -187,6 +187,7 @@ class MethodSettings(_Settings):
         None, "lengths to begin with, which grow as the loss falls, or none", DRAWN
     )
     growth: float = field(1.15, "factor by which they grow", DRAWN, gt=1)
+    growth_steps: int | None = field(None, "grow by at most so many steps at once", DRAWN, ge=1)
     curriculum_patience: int = field(500, "updates whose mean loss decides whether they grow", DRAWN, ge=1)
     curriculum_loss: float = field(0.15, "mean loss below which they grow", DRAWN, gt=0)
     curriculum_lost: float | None = field(

@@ -56,7 +56,7 @@ class Draws:
         self.span = config.epoch, config.max_updates
         self.generator = torch.Generator().manual_seed(config.seed)
         growing = config.growth, config.curriculum_patience, config.curriculum_loss, config.curriculum_lost
-        self.lengths = Curriculum(config.curriculum, config.length, *growing)
+        self.lengths = Curriculum(config.curriculum, config.length, *growing, config.growth_steps)
 
     def progress(self, updates: int) -> tuple[float, int]:
         """What schedules depend on: the updates made, and the longest current length."""

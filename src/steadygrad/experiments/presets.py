@@ -24,6 +24,7 @@ from typing import Any
 
 from ..checks import one_of
 from . import problem as problems
+from . import rules
 from .config import ALGORITHMS, CLIPPING, DRAWN, REGULARISING, TEXTS, Config
 
 Settings = dict[str, Any]
@@ -138,7 +139,7 @@ PRESETS: dict[str, tuple[Settings, dict[str, Settings]]] = {  # of drawn problem
 OF_DATA = ("paper", "steady")
 OF_CLIPPING = ("threshold", "nonfinite")
 OF_OMEGA = ("alpha", "alpha_schedule")
-OF_CURRICULUM = ("curriculum", "growth", "curriculum_patience", "curriculum_loss", "curriculum_lost", "latch")
+OF_CURRICULUM = ("curriculum", *rules.OF_CURRICULUM)
 OF_PLAIN_NETWORK = ("nonlinearity", "init", "leak")
 OF_RATE = ("lr", "lr_schedule", "momentum")
 

@@ -19,7 +19,7 @@ BY_EPOCHS = ("1/t", "half-when-worse")
 OF_HESSIAN_FREE = ("damping", "structural", "curvature_batch")
 OF_GRADIENT = ("lr", "lr_schedule", "clip_error", "l1", "l2", "truncate", "noise", "latch")
 """What changes a step down the gradient; neither Hessian-free optimisation nor an echo state network makes one."""
-OF_CURRICULUM = ("growth", "curriculum_patience", "curriculum_loss", "curriculum_lost", "latch")
+OF_CURRICULUM = ("growth", "growth_steps", "curriculum_patience", "curriculum_loss", "curriculum_lost", "latch")
 NO_STEP, NO_GRADIENT = "which has no step down the gradient", "which has no gradient"
 RENAMED = {"task": "problem", "data": "problem", "task_options": "options"}
 """Fields of version 0.1.0."""
