@@ -90,6 +90,33 @@ def test_the_gradient_by_hand_equals_autograds_with_padded_steps_left_out_of_los
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-14, msg=name)
 
 
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("data", ["ptb", "jsb"])
+def test_noise_is_added_before_the_nonlinearity_at_every_step_of_a_chunk(data: str, lengths: str) -> None:
+    model = network(data, noise=0.5, dropout=0.4)
+    model.rnn.alpha = 0.0
+    given = chunk(data, LENGTHS[lengths], [True, False, True, True])
+    state = torch.randn(B, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    read = model.backward_chunk(given, state, torch.Generator().manual_seed(3))
+    rows, drawn = [b for b in range(B) if LENGTHS[lengths][b]], torch.Generator().manual_seed(3)
+    noise = torch.randn(T, len(rows), 6, generator=drawn, dtype=torch.float64)
+    kept = torch.empty(T * len(rows), 6, dtype=torch.float64).bernoulli_(0.6, generator=drawn)
+    u = torch.nn.functional.one_hot(given.inputs, WIDTH) if data == "ptb" else given.inputs
+    h, states, rnn = (state * given.carry.unsqueeze(1))[rows], [], model.rnn
+    for t in range(T):
+        a = u[t, rows].double() @ rnn.weight_ih_l0.T + h @ rnn.weight_hh_l0.T + rnn.bias_ih_l0 + 0.5 * noise[t]
+        h = a.sigmoid()
+        states.append(h)
+    dropped = torch.stack(states) * kept.view(T, len(rows), 6) / 0.6
+    each = costs(data, model.readout(dropped), given.targets[:, rows]) * given.mask[:, rows]
+    trained = [parameter for _, parameter in model.trained()]
+    expected = torch.autograd.grad((each.sum(0) / given.lengths[rows]).mean(), trained)
+    assert read.nats == pytest.approx(each.sum().item(), rel=1e-12)
+    for (name, parameter), gradient in zip(model.trained(), expected, strict=True):
+        # float64, sums in another order
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-10, atol=1e-14, msg=name)
+
+
 def test_omega_is_the_same_with_and_without_the_padded_steps() -> None:
     model = network("ptb")
     model.rnn.record = True
@@ -102,12 +129,16 @@ def test_omega_is_the_same_with_and_without_the_padded_steps() -> None:
     assert ours > 0
 
 
-def test_dropout_is_for_training_alone() -> None:
-    model, without = network("ptb", dropout=0.5), network("ptb")
+@pytest.mark.parametrize("setting", ["dropout", "noise"])
+def test_dropout_and_noise_are_for_training_alone(setting: str) -> None:
+    model, without = network("ptb", **{setting: 0.5}), network("ptb")
     given = chunk("ptb", LENGTHS["full"], [False] * B)
     assert model.read(given).nats == without.read(given).nats == without.backward_chunk(given).nats
     assert model.backward_chunk(given).nats == without.read(given).nats
     assert model.backward_chunk(given, generator=torch.Generator().manual_seed(1)).nats != without.read(given).nats
+
+
+def test_dropout_is_refused_where_it_means_nothing() -> None:
     with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\), not 1"):
         network("ptb", dropout=1.0)
     with pytest.raises(ValueError, match="dropout must be left out with 'addition', which has no such setting"):

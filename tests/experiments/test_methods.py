@@ -243,7 +243,6 @@ REFUSED = [
     ({"network": "echo-state", "noise": 0.1}, "noise must be left out with network 'echo-state'"),
     ({"optimizer": "hessian-free", "noise": 0.1}, "noise must be left out with optimizer 'hessian-free'"),
     ({**TAUGHT, "noise": 0.1}, "noise must be left out with teacher_forcing, not 0.1"),
-    ({"problem": "jsb", "noise": 0.1}, "noise must be left out with 'jsb', which has no such setting, not 0.1"),
     ({"clip_error": 0.0}, "clip_error must be a finite number above 0, not 0.0"),
     ({"l1": -1.0}, "l1 must be a finite number of at least 0, not -1.0"),
     ({"truncate": 0}, "truncate must be a whole number of at least 1, not 0"),

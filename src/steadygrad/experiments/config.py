@@ -110,8 +110,7 @@ class NetworkSettings(_Settings):
     noise: float = field(
         0.0,
         "standard deviation of noise that is added before the units' nonlinearity in training, for rnn",
-        DRAWN,
-        "σ",
+        metavar="σ",
         ge=0,
     )
     dropout: float = field(0.0, "share of the states that the read-out does not see in training", DATA, "P", ge=0, lt=1)

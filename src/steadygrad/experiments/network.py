@@ -164,8 +164,8 @@ class Network(nn.Module):
     ) -> Read:
         """As `read`, and leave in .grad only what the cost E of the chunk, or of its last step alone, would.
 
-        The error does not go back beyond the chunk's first step: `state` is a constant. The setting `dropout` is drawn from
-        `generator`; without one there is none.
+        The error does not go back beyond the chunk's first step: `state` is a constant. The settings `noise` and `dropout` are
+        drawn from `generator`; without one there is none.
         """
         read, states, dy, m = self._read(chunk, state, self.config.cost, generator)
         if last_alone:
@@ -184,7 +184,7 @@ class Network(nn.Module):
         from ..data import costs  # with a data set alone: it loads what reads music and text
 
         rows, p, m = costs.Rows(chunk, state), self.config.dropout, None
-        states, last = self._run(rows)
+        states, last = self._run(rows, generator)
         with torch.no_grad():
             h = states.flatten(0, 1)
             if generator is not None and p > 0:
@@ -238,9 +238,7 @@ class Network(nn.Module):
 
     def _states(self, batch: Batch, truncate: int | None = None, generator: torch.Generator | None = None) -> Tensor:
         """The states at the steps that count: [S, B, H]. The gradient is cut every `truncate` steps, counted from the last."""
-        inputs, layer = self.given(batch.inputs), self.rnn
-        if generator is not None and self.noisy is not None:
-            inputs, layer = self.noisy.inputs(inputs, generator), self.noisy
+        inputs, layer = self._with_noise(batch.inputs, generator)
         if self.is_forced:
             with threads(self.threads):
                 return self.rnn.eval()(inputs)[0][batch.steps]
@@ -258,13 +256,21 @@ class Network(nn.Module):
             return last[0] if isinstance(last, tuple) else last
         return output if len(output) == stop - start else output[: stop - start]
 
-    def _run(self, rows: costs.Rows) -> tuple[Tensor, Tensor]:
+    def _with_noise(self, inputs: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Any]:
+        """What the recurrent layer is given, and the layer that takes it: with a generator, the one that adds the noise."""
+        given = self.given(inputs)
+        if generator is None or self.noisy is None:
+            return given, self.rnn
+        return self.noisy.inputs(given, generator), self.noisy
+
+    def _run(self, rows: costs.Rows, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """All states [T, B, H] of the rows, and the last [B, H]; h and c of an LSTM side by side."""
         begun: Any = None if rows.state is None else rows.state.unsqueeze(0)
         if begun is not None and self.config.network == "lstm":
             begun = tuple(each.contiguous() for each in begun.chunk(2, -1))
+        inputs, layer = self._with_noise(rows.inputs, generator)
         with threads(self.threads):
-            states, last = self.rnn(self.given(rows.inputs), begun)
+            states, last = layer(inputs, begun)
         return states, (torch.cat(last, -1) if isinstance(last, tuple) else last).squeeze(0)
 
     def given(self, inputs: Tensor) -> Tensor:
