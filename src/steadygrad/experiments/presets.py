@@ -87,16 +87,12 @@ TANH |= {"curriculum_lost": 0.8, "after_success": "polish", "polish": 0.5, "max_
 # edition counts a squared error, and tests sums at 500 steps.
 TANH_SUM: Settings = {"length": (50, 500), "alpha": 1.0, "curriculum": (10, 12), "curriculum_loss": 0.006}
 TANH_SUM |= {"curriculum_lost": 0.03, "polish": 1.0, "options": {"criterion": "squared"}}
-# A memory of ten symbols is another one at each number of blank steps: it bears a change of five of them, and a threshold above
-# the usual norm, so that steps become small as the loss does.
-TANH_SYMBOLS: Settings = {"curriculum": (1, 1), "growth_steps": 5, "curriculum_patience": 100, "curriculum_loss": 0.2}
-TANH_SYMBOLS |= {"curriculum_lost": 1.2, "alpha": 2.0, "threshold": 10.0, "lr": 0.00015}
 TANH_BY_TASK: dict[str, Settings] = {
     "temporal-order-3bit": {"curriculum": (30, 35)},
     **dict.fromkeys(("addition", "multiplication"), TANH_SUM),
     "random-permutation": {"curriculum": (10, 12), "alpha": 4.0, "lr": 0.001, "curriculum_lost": 0.6},
     "memorization-5bit": {"curriculum": (3, 5)},
-    "memorization-20bit": TANH_SYMBOLS,
+    "memorization-20bit": {"curriculum": (1, 1), "alpha": 2.0, "threshold": 1.0, "lr": 0.001},
 }
 
 LATCH: Settings = {**TANH, "noise": 0.1, "latch": 0.6, "check_every": 500, "after_success": "stop"}
