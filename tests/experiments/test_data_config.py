@@ -55,6 +55,12 @@ def test_the_papers_presets_of_characters_have_the_numbers_of_the_supplement() -
         assert config.threshold == (None if algorithm == "sgd" else 45.0)
 
 
+@pytest.mark.parametrize(("problem", "name"), [("musedata", "steady"), ("temporal-order", "latch")])
+def test_noise_of_a_preset_is_left_out_with_networks_that_have_none(problem: str, name: str) -> None:
+    assert preset(problem, "sgd-cr", name).noise > 0
+    assert preset(problem, "sgd-cr", name, network="gru").noise == 0
+
+
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
