@@ -253,7 +253,7 @@ void dots(int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c
   if (k < K) add(k);
   for (int m = 0; m < M; ++m) {
     Vector<T> found = adds ? load(c + m * row_c) : Vector<T>{};
-    for (int n = 0; n < N; ++n) found[n] += sum<T>(sums[m][n]);
+    for (int n = 0; n < N && n < kWidth<T>; ++n) found[n] += sum<T>(sums[m][n]);  // no narrower vector has N such columns
     store(c + m * row_c, found);
   }
 }
