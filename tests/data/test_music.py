@@ -16,6 +16,7 @@ import torch
 from scipy.io import savemat
 
 from steadygrad.data import SOURCES, DataError, Source, music
+from steadygrad.data.music import transposed
 
 RNG = np.random.default_rng(0)
 LENGTHS = {"traindata": (5, 1, 3), "validdata": (2,), "testdata": (4, 6)}
@@ -143,6 +144,25 @@ def test_without_scipy_one_sentence_says_what_to_install(known, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.io", None)
     with pytest.raises(ImportError, match=r"needs scipy: pip install 'steadygrad\[data\]'"):
         music("jsb")
+
+
+def test_a_piece_is_moved_to_every_key_that_keeps_its_notes_and_to_no_other():
+    piece = torch.zeros(3, 88, dtype=torch.uint8)
+    piece[0, 2] = piece[1, 80] = piece[2, 40] = 1
+    generator = torch.Generator().manual_seed(1)
+    found = {int(transposed(piece, 4, generator)[0].argmax()): transposed(piece, 4, generator) for _ in range(200)}
+    assert sorted(found) == [0, 1, 2, 3, 4, 5, 6]  # down by two at most: there is no key below
+    for moved in found.values():
+        by = int(moved[0].argmax()) - 2
+        assert torch.equal(moved.nonzero(), piece.nonzero() + torch.tensor([0, by]))
+
+
+@pytest.mark.parametrize("keys", [[], [0, 87]], ids=["silence", "all octaves"])
+def test_a_piece_that_cannot_be_moved_stays(keys: list[int]):
+    piece = torch.zeros(2, 88, dtype=torch.uint8)
+    piece[1, keys] = 1
+    generator = torch.Generator().manual_seed(1)
+    assert all(torch.equal(transposed(piece, 87, generator), piece) for _ in range(20))
 
 
 @pytest.mark.parametrize(

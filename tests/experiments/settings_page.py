@@ -10,7 +10,7 @@ from steadygrad.table import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 PROBLEMS = {None: "all", config.DRAWN: "that draw sequences", config.DATA: "with a data set"}
-PROBLEMS |= {config.OF_TEXT: "text", config.OF_MUSIC: "own music"}
+PROBLEMS |= {config.OF_TEXT: "text", config.OF_MUSIC: "music", config.OWN_MUSIC: "own music"}
 
 
 def tables() -> str:

@@ -22,6 +22,7 @@ VARIANTS: dict[str, tuple[Callable[..., Config], dict[str, Any]]] = {
     ),
     "music, momentum": (of_music, {"optimizer": "momentum", "lr_schedule": "half-when-worse", "lr": 2.0}),
     "text, dropout": (of_text, {"dropout": 0.5}),
+    "music, transposed": (of_music, {"transpose": 5}),
     "music, noise and dropout": (of_music, {"noise": 0.2, "dropout": 0.5}),
     "music, leaky, float64": (of_music, {"dtype": "float64", "leak": 0.3, "cost": "sum"}),
 }

@@ -58,6 +58,22 @@ def test_the_data_are_gone_through_once_for_each_epoch_and_not_for_each_update(
     ]  # the sample; to count the updates of an epoch, which 1 is read once more for
 
 
+def test_pieces_are_in_other_keys_in_every_epoch_and_as_they_are_in_tests(music_path: str) -> None:
+    plain, moved = (datasets.read(of_music(music_path, transpose=keys)) for keys in (0, 5))
+
+    def sums(data: datasets.DataSet, epoch: int) -> torch.Tensor:
+        return torch.stack([chunk.targets.sum((0, 1)) for chunk in data.epoch(epoch)]).sum(0)
+
+    assert torch.equal(sums(plain, 1), sums(plain, 2))
+    assert torch.equal(sums(moved, 1), sums(moved, 1))
+    assert not torch.equal(sums(moved, 1), sums(moved, 2))
+    assert sums(moved, 1).sum() == sums(plain, 1).sum()  # no note is lost
+    assert moved.checksum() == plain.checksum()
+    for split in datasets.SPLITS:
+        for chunk, same in zip(plain.whole(split), moved.whole(split), strict=True):
+            assert torch.equal(chunk.targets, same.targets)
+
+
 def test_lines_are_written_within_an_epoch_and_at_its_end(music_path: str, tmp_path: Path) -> None:
     run(of_music(music_path, batch=1), tmp_path / "run", progress="none", epochs=2)
     lines = metrics(tmp_path / "run")

@@ -145,7 +145,7 @@ def refuse(typed: Iterable[str], allowed: Iterable[str], why: str) -> None:
 def refuse_others(typed: Iterable[str], problem: str) -> None:
     """Refuse settings that were typed and are for another form of problem."""
     drawn = form(problem) == config.DRAWN
-    others = {config.DATA, config.OF_TEXT, config.OF_MUSIC} if drawn else {config.DRAWN}
+    others = {config.DATA, config.OF_TEXT, config.OF_MUSIC, config.OWN_MUSIC} if drawn else {config.DRAWN}
     allowed = [name for name in typed if config.of(name) not in others]
     hint = " (--curriculum-patience is the curriculum's)" if drawn and "patience" in typed else ""
     refuse(typed, allowed, f"with {problem!r}, which has no such setting{hint}")

@@ -3,9 +3,10 @@
     music   predict the 88 notes of step t from those before it           cost: −Σ over notes of log p, in nats
     text    predict the character `ahead` of t from those up to t         cost: −log₂ p, in bits
 
-An epoch of music takes the pieces in an order drawn anew from the seed and the epoch's number; a text is read from its
-beginning, in `batch` streams. A test reads every piece whole, and a text as one stream: no step is left out, and the state
-is carried all the way. Only the training part of a text is read in streams once more, which is quicker.
+An epoch of music takes the pieces in an order drawn anew from the seed and the epoch's number, and with `transpose` in keys so
+drawn; a text is read from its beginning, in `batch` streams. A test reads every piece whole and as it is, and a text as one stream:
+no step is left out, and the state is carried all the way. Only the training part of a text is read in streams once more, which is
+quicker.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..checks import one_of
 from ..reproducible import stream
 from .batches import Chunk, chunks, streams
 from .folder import midi_folder
-from .music import KEYS, MusicData, music
+from .music import KEYS, MusicData, music, transposed
 from .text import TextData, characters, text_file
 
 SPLITS = ("train", "valid", "test")
@@ -106,8 +107,11 @@ class Music(DataSet):
         return sum(len(piece) for piece in self._parts[one_of("split", split, SPLITS)])
 
     def epoch(self, number: int) -> Iterator[Chunk]:
-        order = stream(self.config.seed, "order", number)
-        return chunks(self._parts["train"], self.config.steps, self.config.batch, generator=order)
+        order, pieces = stream(self.config.seed, "order", number), self._parts["train"]
+        if (most := self.config.transpose) > 0:
+            keys = stream(self.config.seed, "transpose", number)
+            pieces = [transposed(piece, most, keys) for piece in pieces]
+        return chunks(pieces, self.config.steps, self.config.batch, generator=order)
 
     def whole(self, split: str) -> Iterator[Chunk]:
         # the longest first: else they would be read alone at the end

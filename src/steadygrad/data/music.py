@@ -86,6 +86,23 @@ def music(name: str, *, download: bool = True) -> MusicData:
     return _parse(name, data)
 
 
+def transposed(piece: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """A piece in another key: moved by up to `most` keys up or down, each number equally likely.
+
+    Only as far as no note leaves the keyboard.
+
+    Args:
+        piece: a roll [steps, 88].
+        most: at least 0.
+        generator: what the number is drawn from.
+    """
+    (sounding,) = torch.nonzero(piece.any(0), as_tuple=True)
+    lowest, highest = (int(sounding[0]), int(sounding[-1])) if len(sounding) else (0, KEYS - 1)
+    down, up = min(most, lowest), min(most, KEYS - 1 - highest)
+    by = int(torch.randint(-down, up + 1, (), generator=generator))
+    return piece.roll(by, 1)  # what leaves on one side, to come back on the other, is silent
+
+
 def _parse(name: str, data: bytes) -> MusicData:
     try:
         from scipy.io import loadmat

@@ -55,8 +55,8 @@ LARGEST_SEED = 2**63 - 1
 SPLITS = ("train", "valid", "test")
 """The parts of a data set."""
 
-DRAWN, DATA, OF_TEXT, OF_MUSIC = "drawn", "data", "text", "music"
-"""Which problems a setting is for: those that draw sequences, those with a data set; of these, text or music."""
+DRAWN, DATA, OF_TEXT, OF_MUSIC, OWN_MUSIC = "drawn", "data", "text", "music", "own music"
+"""Which problems a setting is for: those that draw sequences, those with a data set; of these text, music, or the user's music."""
 
 
 class ConfigError(ValueError):
@@ -90,9 +90,17 @@ class ProblemSettings(_Settings):
     path: str | None = field(None, "your own text file, or folder of MIDI files", DATA, "PATH")
     ahead: int = field(1, "predict the character so many ahead", OF_TEXT, ge=1)
     time_step: float | None = field(
-        None, "seconds of a step, of music of your own (0.25)", OF_MUSIC, "S", ge=SHORTEST_STEP
+        None, "seconds of a step, of music of your own (0.25)", OWN_MUSIC, "S", ge=SHORTEST_STEP
     )
-    faults: Literal["raise", "skip"] = field("raise", "what to do with MIDI files that cannot be read", OF_MUSIC)
+    faults: Literal["raise", "skip"] = field("raise", "what to do with MIDI files that cannot be read", OWN_MUSIC)
+    transpose: int = field(
+        0,
+        "move every piece of the training part by up to N keys up or down, drawn anew in each epoch, as far as no note leaves "
+        "the keyboard",
+        OF_MUSIC,
+        ge=0,
+        le=87,
+    )
     seed: int = field(1, "of data, initial weights and test sequences", ge=0, le=LARGEST_SEED)
 
 

@@ -13,7 +13,7 @@ from .. import checks
 from ..schedules import SCHEDULES, SCHEDULES_BY_LENGTH
 from . import config
 from . import problem as problems
-from .config import CLIPPING, DATA, DRAWN, GATED, OF_GATED, OF_MUSIC, OF_TEXT, OWN_DATA, REGULARISING, TEXTS, absolute
+from .config import CLIPPING, DATA, DRAWN, GATED, OF_GATED, OWN_DATA, REGULARISING, absolute
 
 BY_EPOCHS = ("1/t", "half-when-worse")
 OF_HESSIAN_FREE = ("damping", "structural", "curvature_batch")
@@ -30,7 +30,8 @@ def applies(name: str, problem: str) -> bool:
     wanted = config.of(name)
     if wanted in (None, problems.form(problem)):
         return name != "path" or problem in OWN_DATA or ":" in problem
-    return (wanted == OF_TEXT and problem in TEXTS) or (wanted == OF_MUSIC and problem == "music")
+    named = {config.OF_TEXT: config.TEXTS, config.OF_MUSIC: config.MUSIC, config.OWN_MUSIC: ("music",)}
+    return problem in named.get(wanted, ())
 
 
 def renamed(values: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from steadygrad.experiments.presets import OF_CURRICULUM, unread, without
 
 NAMED = (
     *("longest", "optimizer", "lr", "threshold", "alpha", "omega", "radius", "input_scaling", "per", "clip_error"),
-    *("noise", "l1", "l2", "truncate", "teacher_forcing", "damping", "structural"),
+    *("noise", "dropout", "transpose", "l1", "l2", "truncate", "teacher_forcing", "damping", "structural"),
 )
 """Settings that an id names where they are not the preset's, so that cells that differ in them can share a folder and a file of
 records. Limits are not among them: a cell goes on to a higher limit under its own id."""
