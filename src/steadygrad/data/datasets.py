@@ -3,10 +3,10 @@
     music   predict the 88 notes of step t from those before it           cost: −Σ over notes of log p, in nats
     text    predict the character `ahead` of t from those up to t         cost: −log₂ p, in bits
 
-An epoch of music takes the pieces in an order drawn anew from the seed and the epoch's number, and with `transpose` in keys so
-drawn; a text is read from its beginning, in `batch` streams. A test reads every piece whole and as it is, and a text as one stream:
-no step is left out, and the state is carried all the way. Only the training part of a text is read in streams once more, which is
-quicker.
+An epoch of music takes the pieces in an order drawn anew from the seed and the epoch's number, and with `transpose` in
+keys so drawn; a text is read from its beginning, in `batch` streams. A test reads every piece whole and as it is, and a
+text as one stream: no step is left out, and the state is carried all the way. Only the training part of a text is read in
+streams once more, which is quicker.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ SPLITS = ("train", "valid", "test")
 """The parts of a data set."""
 
 DRAWN, DATA, OF_TEXT, OF_MUSIC, OWN_MUSIC = "drawn", "data", "text", "music", "own music"
-"""Which problems a setting is for: those that draw sequences, those with a data set; of these text, music, or the user's music."""
+"""Which problems a setting is for: those that draw sequences, those with a data set; of these text, music, the user's own."""
 
 
 class ConfigError(ValueError):
