@@ -67,6 +67,24 @@ def test_float32_equals_the_reference_in_float64(engine: str, case: Case) -> Non
     assert all(apart <= 2e-4 for apart in far.values()), {name: a for name, a in far.items() if not a <= 2e-4}
 
 
+# The kernel computes the columns past the last whole vector in one of three ways, by how many they are.
+PLAIN: dict[str, Any] = {"layers": 1, "bidirectional": False, "nonlinearity": "tanh", "leak": 0.0, "packed": False}
+PLAIN |= {"omega": "paper", "clip_error": None, "tokens": False, "bias": True, "alpha": 0.7, "h0": True, "loss": "last"}
+
+
+@needs_kernel
+@pytest.mark.parametrize("inputs", [1, 6, 90])  # with many, the two products of a step are computed one after the other
+@pytest.mark.parametrize("first", range(2, 72, 10))
+def test_layers_of_every_width_equal_torch_operations(first: int, inputs: int) -> None:
+    for hidden, batch in zip(range(first, first + 10), itertools.cycle((1, 3, 10, 13)), strict=False):
+        case = Case("RNN", steps=4, batch=batch, inputs=inputs, hidden=hidden, **PLAIN)
+        expected = computed(case, "torch")
+        for dtype, allowed in ((torch.float64, RELATIVE), (torch.float32, 2e-5)):
+            found = computed(case, "native", dtype)
+            far = {name: distance(found[name], expected[name]) for name in expected}
+            assert all(apart <= allowed for apart in far.values()), (case, dtype, far)
+
+
 @needs_kernel
 def test_the_kernel_uses_the_instruction_set_it_was_asked_for() -> None:
     # test_instruction_sets.py runs this file once per set.

@@ -29,6 +29,7 @@ def test_lesser_instruction_sets_equal_the_reference(isa: str) -> None:
     # Every fifth case; among them are all nonlinearities, and widths that end within a vector.
     tests = [f"{SUITE}::test_outputs_and_gradients_equal_the_reference[{case}-native]" for case in CASES[::5]]
     tests += [f"{SUITE}::test_float32_equals_the_reference_in_float64[{case}-native]" for case in SINGLE[::5]]
+    tests += [f"{SUITE}::test_layers_of_every_width_equal_torch_operations[{first}-6]" for first in range(2, 72, 10)]
     tests += [f"{SUITE}::test_the_kernel_uses_the_instruction_set_it_was_asked_for"]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],

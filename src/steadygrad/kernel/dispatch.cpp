@@ -177,6 +177,18 @@ bool all_finite(const double* values, int64_t count) {
   return total == 0;
 }
 
+// What a slice found on its way back, counted by the thread that has its numbers at hand.
+struct Seen {
+  int64_t active = 0;
+  bool finite = true;
+  Seen() = default;
+  Seen(const Kernel& plain, const Problem& p, int64_t slice) {
+    if (p.alpha > 0) active = plain.active_pairs(p, slice);
+    const int64_t first = p.batch * slice / count_slices(p), end = p.batch * (slice + 1) / count_slices(p);
+    for (const double* squares : {p.error_sq, p.back_sq}) finite = finite && all_finite(squares + first * p.steps, (end - first) * p.steps);
+  }
+};
+
 // `plain` is the plain cell's kernel: Omega's factors are the same for every cell.
 int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
   int64_t bytes[6];
@@ -195,14 +207,18 @@ int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
   s.factors = static_cast<double*>(memory.take(factors));
   char* scratches = static_cast<char*>(memory.take(scratch * slices));
   prepare(p, s, k.pack_backward, k.pack_backward_part);
+  Seen seen[kMostSlices];
   Pool::run(slices, p.threads, [&](int64_t slice) {
-    FlushTiny flush;
-    k.backward(p, s, slice, scratches + slice * scratch);
+    {
+      FlushTiny flush;
+      k.backward(p, s, slice, scratches + slice * scratch);
+    }
+    if (p.error_sq) seen[slice] = Seen(plain, p, slice);
   });
-  if (s.factors) {
-    const int64_t active = plain.active_pairs(p);
-    s.share = active > 0 ? p.alpha / double(active) : 0.0;
-  }
+  int64_t active = 0;
+  bool finite = true;
+  for (const Seen& of_slice : seen) active += of_slice.active, finite = finite && of_slice.finite;
+  s.share = active > 0 ? p.alpha / double(active) : 0.0;
   if (p.grad_weight_hh || p.grad_weight_ih || p.grad_bias || p.grad_x) {
     Pool::run(slices, p.threads, [&](int64_t slice) {
       FlushTiny flush;
@@ -216,7 +232,6 @@ int backward(const Kernel& k, const Kernel& plain, const Problem& p) {
         k.reduce_part(p, s, part);
       });
   }
-  const bool finite = !p.error_sq || (all_finite(p.error_sq, p.steps * p.batch) && all_finite(p.back_sq, p.steps * p.batch));
   return finite ? kDone : kNotFinite;
 }
 

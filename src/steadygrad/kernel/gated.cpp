@@ -27,7 +27,7 @@ template <class T> void sizes_forward(const Problem& plain, int64_t bytes[3]) {
 template <class T> void sizes_backward(const Problem& plain, int64_t bytes[6]) {
   const GatedProblem& p = gated(plain);
   const int64_t N = p.gates * p.hidden;
-  bytes[0] = N * padded<T>(p.hidden) * sizeof(T);
+  bytes[0] = packed_entries<T>(N, p.hidden) * sizeof(T);
   bytes[1] = p.grad_x ? N * padded<T>(p.inputs) * sizeof(T) : 0;
   bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
   bytes[3] = p.gates == Lstm<T>::kGates ? bytes[2] : 0;
@@ -73,9 +73,7 @@ template <class T> void pack_backward_part(const Problem& plain, const Shared& s
   const T* hh = static_cast<const T*>(p.weight_hh);
   const int64_t few = few_columns<T>(H), whole = H - few;
   pack_part<T>(p, part, N, whole, hh, H, 1, static_cast<T*>(s.backward_hh));
-  if (T* rest = static_cast<T*>(s.backward_hh) + N * whole; few && part == 0)
-    for (int64_t j = 0; j < few; ++j, rest += padded<T>(N))
-      for (int64_t k = 0; k < padded<T>(N); ++k) rest[k] = k < N ? hh[k * H + whole + j] : T(0);
+  if (part == 0) pack_few<T>(N, few, hh + whole, H, 1, few_of<T>(N, H, static_cast<T*>(s.backward_hh)));
   if (p.grad_x) pack_part<T>(p, part, N, I, static_cast<const T*>(p.weight_ih), I, 1, static_cast<T*>(s.backward_ih));
   if (s.forward_hh) pack_part<T>(p, part, H, N, hh, 1, H, static_cast<T*>(s.forward_hh));
 }
@@ -215,10 +213,15 @@ template <class T, class Cell> struct Sweep {
         if (hold) pass_on(step, r, sent + r * P);
         else go_back(step, r, sent + r * P);
       }
-      if (step > 0) expect(step - 1);
+      if (step > 0) expect_step(step - 1);
       if (step > 0 || p.grad_h0) {
         multiply<T>(R, whole, N, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
-        multiply_few<T>(R, few, N, errors, row, backward_hh + N * whole, sent + whole, P, adds);
+        const Term<T, int64_t> term = {N, errors, row, 1, few_of<T>(N, H, backward_hh)};
+        multiply_few<T>(R, few, &term, 1, [&](int64_t r, const T* found) {
+          T* const to = sent + r * P + whole;
+          if (!adds) store(to, V{});
+          for (int64_t n = 0; n < few; ++n) to[n] += found[n];
+        });
       }
       T* swap = c_arrived;
       c_arrived = c_sent;
@@ -239,17 +242,12 @@ template <class T, class Cell> struct Sweep {
       for (int64_t j = 0; j < H; j += kWidth<T>) store_row(to + (slice.first + r) * H, load(from + r * P + j), j, H);
   }
 
-  // Has the cache fetch, while the product runs, what the forward pass left of a step: nothing that looks ahead by itself expects
-  // the step before.
-  void expect(int64_t step) const {
-    const auto fetch = [](const T* from, int64_t count) {
-      for (int64_t i = 0; i < count; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(from + i);
-    };
+  void expect_step(int64_t step) const {
     const int64_t time = time_of(p, step);
-    fetch(rows.kept_at(p.activation, time, Cell::kGates * H), R * Cell::kGates * H);
-    if (Cell::kHasMemory) fetch(rows.at(p.output, time, H), R * H);
-    if (const T* before = Cell::kHasMemory ? rows.c_before(step) : rows.h_before(step)) fetch(before, R * H);
-    if (!Cell::kHasMemory) fetch(rows.kept_at(p.memory, time, H), R * H);
+    expect<T>(rows.kept_at(p.activation, time, Cell::kGates * H), R * Cell::kGates * H);
+    if (Cell::kHasMemory) expect<T>(rows.at(p.output, time, H), R * H);
+    if (const T* before = Cell::kHasMemory ? rows.c_before(step) : rows.h_before(step)) expect<T>(before, R * H);
+    if (!Cell::kHasMemory) expect<T>(rows.kept_at(p.memory, time, H), R * H);
   }
 
   // A step that holds its state: its error goes on as it is.

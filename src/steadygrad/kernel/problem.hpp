@@ -77,7 +77,7 @@ struct Kernel {
   void (*pack_backward)(const Problem&, Shared&);
   void (*forward)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*backward)(const Problem&, const Shared&, int64_t slice, void* scratch);
-  int64_t (*active_pairs)(const Problem&);  // these two serve every cell and are null in the gated cells' tables
+  int64_t (*active_pairs)(const Problem&, int64_t slice);  // these two serve every cell and are null in the gated cells' tables
   void (*omega_factors)(const Problem&, const Shared&, int64_t slice);
   void (*weights)(const Problem&, const Shared&, int64_t slice, void* scratch);
   void (*reduce)(const Problem&, const Shared&);

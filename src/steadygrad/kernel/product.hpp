@@ -10,6 +10,15 @@ namespace {
 
 template <class T> constexpr int64_t kPanel = 2 * kWidth<T>;
 
+// body(j) for the first lane j of every vector of a row of n entries. The last one, if it is not whole, has a copy of the body of
+// its own: in the other, load_row and store_row with this n need not look where the row ends.
+#define SG_INLINE __attribute__((always_inline))
+template <class T, class Body> inline void each_vector(int64_t n, Body body) {
+  int64_t j = 0;
+  for (; n - j >= kWidth<T>; j += kWidth<T>) body(j);
+  if (j < n) body(j);
+}
+
 // Entry (k, n) of B is source[k * step_k + n * step_n]; columns past N are zeros.
 template <class T>
 void pack(int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n, T* panels) {
@@ -236,43 +245,79 @@ template <class T> constexpr int64_t few_columns(int64_t n) {
   return n > kWidth<T> && n % kWidth<T> <= kWidth<T> / 4 ? n % kWidth<T> : 0;
 }
 
-template <class T, int M, int N>
-void dots(int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c, bool adds) {
-  Vector<T> sums[M][N] = {};
-  const int64_t row_b = padded<T>(K);
-  const auto add = [&](int64_t k) __attribute__((always_inline)) {
+// Entries of a B [K, N] whose last few columns are kept so, behind the panels of the whole vectors; and where those columns begin.
+template <class T> constexpr int64_t packed_entries(int64_t K, int64_t N) {
+  return K * padded<T>(N - few_columns<T>(N)) + few_columns<T>(N) * padded<T>(K);
+}
+template <class T, class Entry> Entry* few_of(int64_t K, int64_t N, Entry* packed) {
+  return packed + K * padded<T>(N - few_columns<T>(N));
+}
+
+template <class T> void pack_few(int64_t K, int64_t few, const T* source, int64_t step_k, int64_t step_n, T* rows) {
+  for (int64_t j = 0; j < few; ++j, rows += padded<T>(K))
+    for (int64_t k = 0; k < padded<T>(K); ++k) rows[k] = k < K ? source[k * step_k + j * step_n] : T(0);
+}
+
+template <class T> void pack_with_few(int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n, T* packed) {
+  const int64_t few = few_columns<T>(N), whole = N - few;
+  pack<T>(K, whole, source, step_k, step_n, packed);
+  pack_few<T>(K, few, source + whole * step_n, step_k, step_n, few_of<T>(K, N, packed));
+}
+
+// R rows of A by N columns: every sum is a vector of its own, and one vector holds the sums of all their lanes.
+template <class T, int N, int R, class Put>
+inline void dots(const Term<T, int64_t>* terms, int count, int64_t first, Put put) {
+  constexpr int kEach = N == 3 ? 4 : N;
+  Vector<T> sums[R * kEach] = {};
+  for (const Term<T, int64_t>*term = terms, *end = terms + count; term != end; ++term) {
+    const int64_t K = term->K, row_b = padded<T>(K);
+    const T* const a = term->a + first * term->step_m;
+    each_vector<T>(K, [&](int64_t k) SG_INLINE {
+      Vector<T> b[N];
 #pragma GCC unroll 4
-    for (int m = 0; m < M; ++m) {
-      const Vector<T> a_m = load_row(a + m * step_m, k, K);
+      for (int n = 0; n < N; ++n) b[n] = load(term->b + n * row_b + k);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Vector<T> a_r = load_row(a + r * term->step_m, k, K);
 #pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) sums[m][n] += a_m * load(b + n * row_b + k);
-    }
-  };
-  int64_t k = 0;
-  for (; K - k >= kWidth<T>; k += kWidth<T>) add(k);
-  if (k < K) add(k);
-  for (int m = 0; m < M; ++m) {
-    Vector<T> found = adds ? load(c + m * row_c) : Vector<T>{};
-    for (int n = 0; n < N && n < kWidth<T>; ++n) found[n] += sum<T>(sums[m][n]);  // no narrower vector has N such columns
-    store(c + m * row_c, found);
+        for (int n = 0; n < N; ++n) sums[r * kEach + n] += a_r * b[n];
+      }
+    });
+  }
+  T found[kWidth<T>];
+  store(found, sums_of_each<T, R * kEach>(sums));
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) put(first + r, found + r * kEach);
+}
+
+template <class T, int N, int R, class Put>
+void dots_of_rows(int64_t first, int64_t M, const Term<T, int64_t>* terms, int count, Put put) {
+  for (; first + R <= M; first += R) dots<T, N, R>(terms, count, first, put);
+  if constexpr (R > 1) dots_of_rows<T, N, R / 2>(first, M, terms, count, put);
+}
+
+// The N columns of A B, added up over the terms: put(m, of_row) gets those of row m.
+template <class T, class Put> void multiply_few(int64_t M, int64_t N, const Term<T, int64_t>* terms, int count, Put put) {
+  constexpr int kMost = kWidth<T>;
+  switch (N) {
+    case 1: return dots_of_rows<T, 1, kMost>(0, M, terms, count, put);
+    case 2: return dots_of_rows<T, 2, (kMost > 2 ? kMost / 2 : 1)>(0, M, terms, count, put);
+    case 3: if constexpr (kMost > 4) return dots_of_rows<T, 3, kMost / 4>(0, M, terms, count, put); return;
+    case 4: if constexpr (kMost > 4) return dots_of_rows<T, 4, kMost / 4>(0, M, terms, count, put); return;
   }
 }
 
-// C [M, a vector] = A [M, K] B, or its own and that; lanes past the N columns are zeros, or stay as they are.
-template <class T, int N>
-void multiply_few(int64_t M, int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c, bool adds) {
-  int64_t m = 0;
-  for (; m + 4 <= M; m += 4) dots<T, 4, N>(K, a + m * step_m, step_m, b, c + m * row_c, row_c, adds);
-  for (; m < M; ++m) dots<T, 1, N>(K, a + m * step_m, step_m, b, c + m * row_c, row_c, adds);
-}
+// C = start + A B, of a B that pack_with_few laid out. Of C [M, row_c] only the N columns are written, and up to a whole vector
+// where none of them are few.
 template <class T>
-void multiply_few(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, const T* b, T* c, int64_t row_c, bool adds) {
-  switch (N) {
-    case 1: return multiply_few<T, 1>(M, K, a, step_m, b, c, row_c, adds);
-    case 2: return multiply_few<T, 2>(M, K, a, step_m, b, c, row_c, adds);
-    case 3: return multiply_few<T, 3>(M, K, a, step_m, b, c, row_c, adds);
-    case 4: return multiply_few<T, 4>(M, K, a, step_m, b, c, row_c, adds);
-  }
+void multiply_with_few(int64_t M, int64_t N, int64_t K, const T* a, int64_t step_m, const T* packed, T* c, int64_t row_c,
+                       Start<T> start) {
+  const int64_t few = few_columns<T>(N), whole = N - few;
+  const Term<T, int64_t> term = {K, a, step_m, 1, few_of<T>(K, N, packed)};
+  multiply_few<T>(M, few, &term, 1, [&](int64_t m, const T* found) {
+    for (int64_t n = 0; n < few; ++n) c[m * row_c + whole + n] = found[n] + (start.values ? start.values[m * start.row + whole + n] : T(0));
+  });
+  multiply<T>(M, whole, K, a, step_m, 1, packed, c, row_c, start);
 }
 
 }  // namespace

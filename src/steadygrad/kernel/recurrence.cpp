@@ -63,13 +63,13 @@ template <class T> struct Partial {  // one slice's share of the weight gradient
 };
 
 template <class T> void sizes_forward(const Problem& p, int64_t bytes[3]) {
-  bytes[0] = p.hidden * padded<T>(p.hidden) * sizeof(T);
-  bytes[1] = p.inputs * padded<T>(p.hidden) * sizeof(T);
+  bytes[0] = packed_entries<T>(p.hidden, p.hidden) * sizeof(T);
+  bytes[1] = (p.tokens ? p.inputs * padded<T>(p.hidden) : packed_entries<T>(p.inputs, p.hidden)) * sizeof(T);
   bytes[2] = padded<T>(p.hidden) * sizeof(T);
 }
 
 template <class T> void sizes_backward(const Problem& p, int64_t bytes[6]) {
-  bytes[0] = p.hidden * padded<T>(p.hidden) * sizeof(T);
+  bytes[0] = packed_entries<T>(p.hidden, p.hidden) * sizeof(T);
   bytes[1] = p.grad_x ? p.hidden * padded<T>(p.inputs) * sizeof(T) : 0;
   bytes[2] = p.steps * p.batch * padded<T>(p.hidden) * sizeof(T);
   bytes[3] = p.alpha > 0 && !errors_tell(p) ? bytes[2] : 0;
@@ -85,14 +85,14 @@ template <class T> int64_t scratch_bytes(const Problem& p) {
 
 template <class T> void pack_forward(const Problem& p, Shared& s) {
   const int64_t H = p.hidden, I = p.inputs, P = padded<T>(H);
-  if (has_past(p)) pack<T>(H, H, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
+  if (has_past(p)) pack_with_few<T>(H, H, static_cast<const T*>(p.weight_hh), 1, H, static_cast<T*>(s.forward_hh));
   const T* ih = static_cast<const T*>(p.weight_ih);
   T* packed = static_cast<T*>(s.forward_ih);
   if (p.tokens) {  // a token picks one row of W_ih^T: no product
     for (int64_t i = 0; i < I; ++i)
       for (int64_t j = 0; j < P; ++j) packed[i * P + j] = j < H ? ih[j * I + i] : T(0);
   } else {
-    pack<T>(I, H, ih, 1, I, packed);
+    pack_with_few<T>(I, H, ih, 1, I, packed);
   }
   T* bias = static_cast<T*>(s.bias);
   for (int64_t j = 0; j < P; ++j) {
@@ -104,13 +104,14 @@ template <class T> void pack_forward(const Problem& p, Shared& s) {
 
 template <class T> void pack_backward(const Problem& p, Shared& s) {
   if (p.steps > 1 || p.grad_h0)
-    pack<T>(p.hidden, p.hidden, static_cast<const T*>(p.weight_hh), p.hidden, 1, static_cast<T*>(s.backward_hh));
+    pack_with_few<T>(p.hidden, p.hidden, static_cast<const T*>(p.weight_hh), p.hidden, 1, static_cast<T*>(s.backward_hh));
   if (p.grad_x) pack<T>(p.hidden, p.inputs, static_cast<const T*>(p.weight_ih), p.inputs, 1, static_cast<T*>(s.backward_ih));
 }
 
 template <class T, class Sigma> void forward_steps(const Problem& p, const Shared& s, const Slice& slice, T* a) {
   const int64_t H = p.hidden, I = p.inputs, B = p.batch, P = padded<T>(H);
-  const T* bias = static_cast<const T*>(s.bias);
+  const T *bias = static_cast<const T*>(s.bias), *hh = static_cast<const T*>(s.forward_hh);
+  const int64_t few = few_columns<T>(H), whole = H - few;
   const T* h0 = static_cast<const T*>(p.h0);
   T* output = static_cast<T*>(p.output);
   T* activation = static_cast<T*>(p.activation);
@@ -119,26 +120,31 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
   const bool both = !p.tokens && I + H <= kLongestSum;  // both products at once; a is then [rows, H], else [rows, P]
   for (int64_t step = 0; step < p.steps; ++step) {
     const int64_t time = time_of(p, step), at = time * B + slice.first;
+    const T *x = static_cast<const T*>(p.x) + (p.tokens ? 0 : at * I), *ih = static_cast<const T*>(s.forward_ih);
     if (both) {
-      multiply_both<T>(slice.rows, H,
-                       {{I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih)},
-                        {previous ? H : 0, previous ? previous : a, H, 1, static_cast<const T*>(s.forward_hh)}},
-                       a, H, bias);
+      Term<T, int64_t> terms[2] = {{I, x, I, 1, few_of<T>(I, H, ih)}, {previous ? H : 0, previous ? previous : a, H, 1, few_of<T>(H, H, hh)}};
+      multiply_few<T>(slice.rows, few, terms, previous ? 2 : 1, [&](int64_t r, const T* found) {
+        for (int64_t n = 0; n < few; ++n) a[r * H + whole + n] = bias[whole + n] + found[n];
+      });
+      terms[0].b = ih, terms[1].b = hh;
+      multiply_both<T>(slice.rows, whole, terms, a, H, bias);
     } else if (p.tokens) {
       for (int64_t r = 0; r < slice.rows; ++r) {
         const T* column = static_cast<const T*>(s.forward_ih) + p.tokens[at + r] * P;
         for (int64_t j = 0; j < P; j += kWidth<T>) store(a + r * P + j, load(bias + j) + load(column + j));
       }
     } else {
-      multiply<T>(slice.rows, H, I, static_cast<const T*>(p.x) + at * I, I, 1, static_cast<const T*>(s.forward_ih), a, P, {bias, 0});
+      multiply_with_few<T>(slice.rows, H, I, x, I, ih, a, P, {bias, 0});
     }
     if (previous && !both)
-      multiply<T>(slice.rows, H, H, previous, H, 1, static_cast<const T*>(s.forward_hh), a, P, {a, P});
+      multiply_with_few<T>(slice.rows, H, H, previous, H, hh, a, P, {a, P});
     if (both && !activation && !p.lengths) {  // rows without gaps are one long row
-      each_vector<T>(slice.rows * H, [&](int64_t j) SG_INLINE {
-        store_row(output + at * H, Sigma::value(load_row(a, j, slice.rows * H)), j, slice.rows * H);
+      const int64_t all = slice.rows * H;
+      T* const h = output + at * H;
+      each_vector<T>(all, [&](int64_t j) SG_INLINE {
+        store_row(h, Sigma::value(load_row(a, j, all)), j, all);
       });
-      previous = output + at * H;
+      previous = h;
       continue;
     }
     for (int64_t r = 0; r < slice.rows; ++r) {
@@ -160,6 +166,31 @@ template <class T, class Sigma> void forward_steps(const Problem& p, const Share
   __builtin_memcpy(static_cast<T*>(p.last) + slice.first * H, previous, slice.rows * H * sizeof(T));
 }
 
+// Squares beyond these leave float32 as they are added up; a sum of exactly 0 may be one, too.
+template <class T> bool left_range(T square) { return sizeof(T) == 4 && !(square < T(1e37) && square > T(1e-30)); }
+
+// The commonest step, with nothing to decide on the way: all of the error is what arrived, and it goes on as it is. Of each row r
+// the errors d [P], and their square, for both norms: error_sq[r * steps], and back_sq[r * steps] unless that is null. Returns false
+// where a square left float32's range, and has then to be done again.
+template <class T, class Sigma>
+bool arrived_rows(int64_t rows, int64_t H, int64_t P, const T* h, const T* carry, T* d, double* error_sq, double* back_sq, int64_t steps) {
+  bool left = false;
+  for (int64_t r = 0; r < rows; ++r, h += H, carry += P, d += P) {
+    Vector<T> sums = {};
+    each_vector<T>(H, [&](int64_t j) SG_INLINE {
+      const Vector<T> error = Sigma::derivative(load_row(h, j, H)) * load(carry + j);
+      store(d + j, error);
+      sums += error * error;
+    });
+    if (!error_sq) continue;
+    const T square = sum<T>(sums);
+    left |= left_range(square);
+    error_sq[r * steps] = double(square);
+    if (back_sq) back_sq[r * steps] = double(square);
+  }
+  return !left;
+}
+
 template <class T, class Sigma, State state>
 void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* carry) {
   const int64_t H = p.hidden, B = p.batch, P = padded<T>(H);
@@ -172,7 +203,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
   T* kept = carry + most_rows(p) * P;  // e_k, where a later line needs it
   const T leak = T(p.leak), keep = T(1 - p.leak), clip = T(p.clip_error);
   const bool measure = p.error_sq != nullptr, clips = p.clip_error < 1e300, keeps = state != State::kBefore || p.lengths;
-  const bool plain = !clips && !keeps;
+  const bool arrives = !clips && !keeps && !grad_output && !directions;
   for (int64_t r = 0; r < slice.rows; ++r)
     for (int64_t j = 0; j < P; j += kWidth<T>)
       store(carry + r * P + j, grad_last ? load_row(grad_last + (slice.first + r) * H, j, H) : Vector<T>{});
@@ -181,7 +212,11 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
     const int64_t time = time_of(p, step), at = time * B + slice.first;
     const bool has_later = step + 1 < p.steps;
     const int64_t later = time_of(p, step + 1);
-    for (int64_t r = 0; r < slice.rows; ++r) {
+    const int64_t measured_at = slice.first * p.steps;
+    const bool done = arrives && arrived_rows<T, Sigma>(slice.rows, H, P, values + at * H, carry, errors + step * slice.rows * P,
+                                                       measure ? p.error_sq + measured_at + time : nullptr,
+                                                       measure && has_later ? p.back_sq + measured_at + later : nullptr, p.steps);
+    for (int64_t r = 0; r < slice.rows && !done; ++r) {
       const T* h = values + (at + r) * H;
       const T* direct = grad_output ? grad_output + (at + r) * H : nullptr;
       T* c = carry + r * P;
@@ -189,14 +224,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
       T* u_row = directions && has_later ? directions + ((step + 1) * slice.rows + r) * P : nullptr;
       const bool hold = held(p, time, slice.first + r);
       Vector<T> error_sums = {}, back_sums = {};
-      const bool all_arrived = plain && !direct;  // the error is what arrived: one sum is both
-      if (all_arrived && !u_row) {  // the commonest case, with nothing to decide on the way
-        for (int64_t j = 0; j < P; j += kWidth<T>) {
-          const Vector<T> d = Sigma::derivative(load_row(h, j, H)) * load(c + j);
-          store(d_row + j, d);
-          error_sums += d * d;
-        }
-      } else for (int64_t j = 0; j < P; j += kWidth<T>) {
+      for (int64_t j = 0; j < P; j += kWidth<T>) {
         const Vector<T> slope = Sigma::derivative(load_row(h, j, H));
         const Vector<T> back = load(c + j);
         const Vector<T> v = state == State::kBefore ? slope * back : back;
@@ -214,15 +242,14 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         back_sums += v * v;
       }
       if (measure) {
-        double error_sq = double(sum<T>(error_sums)), back_sq = all_arrived ? error_sq : double(sum<T>(back_sums));
-        // Squares that leave float32 are added up once more, on a scale that fits; a sum of exactly 0 may be one, too.
-        const auto left_range = [](double square) { return sizeof(T) == 4 && !(square < 1e37 && square > 1e-30); };
+        double error_sq = double(sum<T>(error_sums)), back_sq = double(sum<T>(back_sums));
+        // Squares that leave float32 are added up once more, on a scale that fits.
         const auto scale_for = [](double square) { return square < 1 ? T(0x1p100) : T(0x1p-100); };
-        if (left_range(error_sq)) {
+        if (left_range(T(error_sq))) {
           const T* measured = state == State::kBefore ? d_row : kept + r * P;
           error_sq = scaled_square<T>(scale_for(error_sq), P, [&](int64_t j) { return load(measured + j); });
         }
-        if (left_range(back_sq) && has_later)
+        if (left_range(T(back_sq)) && has_later)
           back_sq = scaled_square<T>(scale_for(back_sq), P, [&](int64_t j) {
             return state == State::kBefore ? Sigma::derivative(load_row(h, j, H)) * load(c + j) : load(c + j);
           });
@@ -231,13 +258,14 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
         error_sqs[time] = hold ? 0.0 : error_sq;
         // A held step has no error of its own, and nothing travels into or out of it.
         if (has_later) back_sqs[later] = hold || held(p, later, slice.first + r) ? 0.0 : back_sq;
-        if (step == 0) back_sqs[time] = 0.0;
       }
       if (hold)
         for (int64_t j = 0; j < P; j += kWidth<T>) store(d_row + j, Vector<T>{});
     }
+    for (int64_t r = 0; measure && step == 0 && r < slice.rows; ++r) p.back_sq[measured_at + r * p.steps + time] = 0.0;
     if (step == 0 && !p.grad_h0) break;  // nobody asks for what the first step sends back
-    multiply<T>(slice.rows, H, H, errors + step * slice.rows * P, P, 1, static_cast<const T*>(s.backward_hh), carry, P, {});
+    if (step > 0) expect<T>(values + (time_of(p, step - 1) * B + slice.first) * H, slice.rows * H);
+    multiply_with_few<T>(slice.rows, H, H, errors + step * slice.rows * P, P, static_cast<const T*>(s.backward_hh), carry, P, {});
     for (int64_t r = 0; keeps && r < slice.rows; ++r) {
       const bool hold = held(p, time, slice.first + r);
       if (!hold && state != State::kLeaky) continue;
@@ -265,9 +293,10 @@ double bound_of(const Problem& p, int64_t row) {
   return 1e-20 * largest;
 }
 
-int64_t active_pairs(const Problem& p) {
+int64_t active_pairs(const Problem& p, int64_t index) {
+  const Slice slice(p, index);
   int64_t active = 0;
-  for (int64_t row = 0; row < p.batch; ++row) {
+  for (int64_t row = slice.first; row < slice.first + slice.rows; ++row) {
     const double bound = bound_of(p, row);
     for (int64_t i = row * p.steps; i < (row + 1) * p.steps; ++i) active += is_active(p.error_sq[i], p.back_sq[i], bound);
   }
@@ -331,7 +360,7 @@ template <class T, class Sigma> void weights_of(const Problem& p, const Shared& 
         for (int64_t step = begin; step < end; ++step) {
           const T* from = x + (time_of(p, step) * B + slice.first) * I;
           for (int64_t r = 0; r < R; ++r, from += I, to += width)
-            for (int64_t i = 0; i < I; ++i) to[i] = from[i];
+            store_part(to, load_part(from, I), I);
         }
       }
       add_outer<T>(H, ride ? H + I : H, count, d, P, scratch, partial.hh, P, room);

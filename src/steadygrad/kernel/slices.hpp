@@ -23,6 +23,12 @@ int64_t most_rows(const Problem& p) { return (p.batch + steadygrad::count_slices
 // Layers above this lay out the errors block by block before their outer products (product.hpp).
 constexpr int64_t kWide = 128;
 
+// Has the cache fetch, while a product runs, what the forward pass left of the step before: nothing that looks ahead by itself
+// expects that one.
+template <class T> void expect(const T* values, int64_t count) {
+  for (int64_t i = 0; i < count; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(values + i);
+}
+
 template <class T, class Row> double scaled_square(T scale, int64_t n, Row row) {
   Vector<T> sums = {};
   for (int64_t j = 0; j < n; j += kWidth<T>) {
@@ -47,15 +53,6 @@ template <class T>
 void pack_part(const Problem& p, int64_t part, int64_t K, int64_t N, const T* source, int64_t step_k, int64_t step_n, T* panels) {
   const Columns<T> columns(p, N, part);
   pack<T>(K, columns.end - columns.first, source + columns.first * step_n, step_k, step_n, panels + columns.first * K);
-}
-
-// body(j) for the first lane j of every vector of a row of n entries. The last one, if it is not whole, has a copy of the body of
-// its own: in the other, load_row and store_row with this n need not look where the row ends.
-#define SG_INLINE __attribute__((always_inline))
-template <class T, class Body> inline void each_vector(int64_t n, Body body) {
-  int64_t j = 0;
-  for (; n - j >= kWidth<T>; j += kWidth<T>) body(j);
-  if (j < n) body(j);
 }
 
 // total [n] += the sum of the rows [count, n], n whole vectors: first of these rows alone, since a long sum rounds off more, and a

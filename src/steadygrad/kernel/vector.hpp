@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -114,6 +115,31 @@ template <class T> inline T sum(Vector<T> v) {
     for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   return lanes[0];
 #endif
+}
+
+// a[i] + a[i ^ s] in the lanes without the bit s, of b in those with it.
+template <class T, int s, std::size_t... i> inline Vector<T> pair_sums(Vector<T> a, Vector<T> b, std::index_sequence<i...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, (i & s ? i + sizeof...(i) : i)...) +
+         __builtin_shufflevector(a, b, (i & s ? (i ^ s) + sizeof...(i) : i ^ s)...);
+#else
+  return __builtin_shuffle(a, b, Whole<T>{(i & s ? i + sizeof...(i) : i)...}) +
+         __builtin_shuffle(a, b, Whole<T>{(i & s ? (i ^ s) + sizeof...(i) : i ^ s)...});
+#endif
+}
+
+// Lane i is the sum of all lanes of vector i, of a power of two of them; the lanes past kCount repeat these.
+template <class T, int kCount, int s = 1> inline Vector<T> sums_of_each(const Vector<T>* v) {
+  if constexpr (s == kWidth<T>) {
+    return v[0];
+  } else {
+    constexpr int kHalf = kCount > 1 ? kCount / 2 : 1;
+    Vector<T> halves[kHalf];
+#pragma GCC unroll 8
+    for (int i = 0; i < kHalf; ++i)
+      halves[i] = pair_sums<T, s>(v[kCount > 1 ? 2 * i : 0], v[kCount > 1 ? 2 * i + 1 : 0], std::make_index_sequence<kWidth<T>>());
+    return sums_of_each<T, kHalf, 2 * s>(halves);
+  }
 }
 
 template <class T> inline Vector<T> splat(T value) { return Vector<T>{} + value; }
