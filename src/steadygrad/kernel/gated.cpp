@@ -215,13 +215,13 @@ template <class T, class Cell> struct Sweep {
       }
       if (step > 0) expect_step(step - 1);
       if (step > 0 || p.grad_h0) {
-        multiply<T>(R, whole, N, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
         const Term<T, int64_t> term = {N, errors, row, 1, few_of<T>(N, H, backward_hh)};
         multiply_few<T>(R, few, &term, 1, [&](int64_t r, const T* found) {
           T* const to = sent + r * P + whole;
           if (!adds) store(to, V{});
           for (int64_t n = 0; n < few; ++n) to[n] += found[n];
         });
+        multiply<T>(R, whole, N, errors, row, 1, backward_hh, sent, P, adds ? Start<T>{sent, P} : Start<T>{});
       }
       T* swap = c_arrived;
       c_arrived = c_sent;

@@ -13,7 +13,7 @@ template <class T> constexpr int64_t kPanel = 2 * kWidth<T>;
 // body(j) for the first lane j of every vector of a row of n entries. The last one, if it is not whole, has a copy of the body of
 // its own: in the other, load_row and store_row with this n need not look where the row ends.
 #define SG_INLINE __attribute__((always_inline))
-template <class T, class Body> inline void each_vector(int64_t n, Body body) {
+template <class T, class Body> SG_INLINE inline void each_vector(int64_t n, Body body) {
   int64_t j = 0;
   for (; n - j >= kWidth<T>; j += kWidth<T>) body(j);
   if (j < n) body(j);
