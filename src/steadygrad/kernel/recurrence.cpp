@@ -288,9 +288,15 @@ bool is_active(double error_sq, double back_sq, double bound) { return (error_sq
 
 double bound_of(const Problem& p, int64_t row) {
   if (p.convention == kProgram) return 1e-20;
-  double largest = 0;
-  for (int64_t i = row * p.steps; i < (row + 1) * p.steps; ++i) largest = p.error_sq[i] > largest ? p.error_sq[i] : largest;
-  return 1e-20 * largest;
+  constexpr int kSome = 8;  // one after the other, each comparison would wait for the one before
+  double largest[kSome] = {};
+  const double* const squares = p.error_sq + row * p.steps;
+  int64_t i = 0;
+  for (; i + kSome <= p.steps; i += kSome)
+    for (int j = 0; j < kSome; ++j) largest[j] = squares[i + j] > largest[j] ? squares[i + j] : largest[j];
+  for (; i < p.steps; ++i) largest[0] = squares[i] > largest[0] ? squares[i] : largest[0];
+  for (double each : largest) largest[0] = each > largest[0] ? each : largest[0];
+  return 1e-20 * largest[0];
 }
 
 int64_t active_pairs(const Problem& p, int64_t index) {

@@ -66,7 +66,7 @@ def check_storage(given: Given) -> None:
             raise WrongInputError(f"{shown} must hold its numbers, and its storage was freed")
 
 
-_PARAMETER = torch.nn.Parameter
+_PARAMETER, _STRIDED = torch.nn.Parameter, torch.strided
 
 
 def plain_address(tensor: Any, shape: tuple[int, ...], numbers: int, dtype: torch.dtype, size: int) -> int | None:
@@ -75,7 +75,7 @@ def plain_address(tensor: Any, shape: tuple[int, ...], numbers: int, dtype: torc
     if (kind is not _PARAMETER and kind is not Tensor) or tensor.dtype is not dtype or tensor.shape != shape:
         return None
     try:
-        if not tensor.is_cpu or tensor.layout is not torch.strided or tensor.is_neg() or not tensor.is_contiguous():
+        if not tensor.is_cpu or tensor.layout is not _STRIDED or tensor.is_neg() or not tensor.is_contiguous():
             return None
         found: int = tensor.data_ptr()
         enough = tensor.untyped_storage().nbytes() >= (tensor.storage_offset() + numbers) * size
