@@ -136,7 +136,8 @@ def _by_length(found: Sequence[Record], command: str) -> str:
 def _printed(table: PaperTable, found: Sequence[Record]) -> str:
     said = "\n".join(f"- {each}" for each in (*tables.sentences(table, found), *tables.failures(found)))
     parts = (tables.figures(table, found), said, "What it took:", tables.runs(table, found))
-    said_first = TEXTS["printed"].substitute(figures=table.figures)
+    more = f"{TEXTS[table.name].template} " if table.name in TEXTS else ""
+    said_first = TEXTS["printed"].substitute(figures=table.figures, more=more)
     made = _made(found, said_first, *parts) or not_run(f"reproduce {table.name} --budget hours")
     return f"## {table.title}\n\nThe paper: {table.claim}\n\n{made}"
 
