@@ -135,6 +135,8 @@ class Memory {
 };
 std::atomic<char*> Memory::kept_{nullptr};
 
+static_assert(kMostSlices <= Pool::kMostPieces, "each slice is a piece of the pool's work");
+
 // One of the kernel's steps that all slices wait for: whole, or in its parts.
 void prepare(const Problem& p, Shared& s, void (*whole)(const Problem&, Shared&),
              void (*one_part)(const Problem&, const Shared&, int64_t)) {

@@ -17,7 +17,9 @@ namespace steadygrad {
 
 class Pool {
  public:
-  // Runs work(0) … work(count - 1) on up to `threads` threads, the caller's among them.
+  static constexpr int64_t kMostPieces = 16;
+
+  // Runs work(0) … work(count - 1) on up to `threads` threads, the caller's among them; count is at most kMostPieces.
   static void run(int64_t count, int64_t threads, const std::function<void(int64_t)>& work) {
     const Turn turn;
     // A second caller would wait for the first one's threads: it is quicker alone.
@@ -69,7 +71,7 @@ class Pool {
   // One number says all that a worker must know of a round, so that it can't mix up two of them.
   struct Ticket {
     int64_t round, threads, count, taken;  // taken: a bit for each piece
-    static constexpr int64_t kBits = 16;
+    static constexpr int64_t kBits = kMostPieces;
     explicit Ticket(int64_t packed)
         : round(packed >> 3 * kBits), threads(packed >> 2 * kBits & kMask), count(packed >> kBits & kMask), taken(packed & kMask) {}
     static int64_t packed(int64_t round, int64_t threads, int64_t count) {
@@ -77,9 +79,10 @@ class Pool {
     }
     static constexpr int64_t kMask = (int64_t(1) << kBits) - 1;
 
-    // The piece that this thread takes next, or -1: those of its own share first. What it worked on in the last round, and the
-    // call before, is then in its own core's cache; where two cores share none, fetching it takes as long as the work.
+    // The piece that this thread takes next, or -1: those of its own share first. What it worked on in the last round, and in the
+    // call before, is then in its own core's cache. A thread that comes from a round of more threads may have no share in this one.
     int64_t choose(int64_t thread) const {
+      if (thread >= threads) return -1;
       for (int64_t i = 0, piece = thread * count / threads; i < count; ++i, piece = piece + 1 < count ? piece + 1 : 0)
         if (!(taken >> piece & 1)) return piece;
       return -1;
