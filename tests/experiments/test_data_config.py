@@ -100,6 +100,7 @@ def test_a_fault_is_told_in_one_sentence_that_names_the_field(field: str, value:
         ("music", {}, "path must be given with 'music': a folder of MIDI files"),
         ("music", {"path": ""}, "path must be a path, not ''"),
         ("text", {"path": "x", "time_step": 0.25}, "time_step must be left out with 'text'"),
+        ("jsb", {"transpose": -1}, "transpose must be a whole number of at least 0, not -1"),
         ("music", {"path": "x", "time_step": 0.0}, "time_step must be a finite number of at least 0.001, not 0.0"),
         ("music", {"path": "x", "ahead": 5}, "ahead must be left out with 'music', which is music, not 5"),
         ("jsb", {"threshold": 8.0}, "threshold must be left out with algorithm 'sgd'"),

@@ -99,7 +99,6 @@ class ProblemSettings(_Settings):
         "the keyboard",
         OF_MUSIC,
         ge=0,
-        le=87,
     )
     seed: int = field(1, "of data, initial weights and test sequences", ge=0, le=LARGEST_SEED)
 
