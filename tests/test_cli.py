@@ -85,6 +85,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
         "epoch": ("77", 77),
         "curriculum": ("12:18", (12, 18)),
         "growth": ("1.4", 1.4),
+        "growth_steps": ("7", 7),
         "curriculum_patience": ("33", 33),
         "curriculum_loss": ("0.2", 0.2),
         "curriculum_lost": ("0.9", 0.9),
@@ -103,7 +104,7 @@ def test_every_setting_of_a_run_has_its_option_and_reaches_the_config() -> None:
     }
     others = {"problem", "algorithm", "options", "bias", "network", "path", "ahead", "time_step", "faults", "longest"}
     others |= {"teacher_forcing", "input_scaling", "damping", "structural", "curvature_batch", "latch", "clock"}
-    of_data = {"steps", "cost", "epochs", "patience", "dropout"}
+    of_data = {"steps", "cost", "epochs", "patience", "dropout", "transpose"}
     assert typed.keys() | others | of_data == Config.model_fields.keys()
     assert options.settings().keys() == Config.model_fields.keys() - {"problem", "algorithm", "path"}
     words = ["train", "addition", "--out", "x", "--algorithm", "sgd-cr", "--option", "criterion=squared"]
