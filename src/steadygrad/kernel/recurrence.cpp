@@ -171,7 +171,7 @@ template <class T> bool left_range(T square) { return sizeof(T) == 4 && !(square
 
 // The commonest step, with nothing to decide on the way: all of the error is what arrived, and it goes on as it is. Of each row r
 // the errors d [P], and their square, for both norms: error_sq[r * steps], and back_sq[r * steps] unless that is null. Returns false
-// where a square left float32's range, and has then to be done again.
+// where a square left float32's range: that row has then to be done again.
 template <class T, class Sigma>
 bool arrived_rows(int64_t rows, int64_t H, int64_t P, const T* h, const T* carry, T* d, double* error_sq, double* back_sq, int64_t steps) {
   bool left = false;
@@ -217,6 +217,7 @@ void backward_steps(const Problem& p, const Shared& s, const Slice& slice, T* ca
                                                        measure ? p.error_sq + measured_at + time : nullptr,
                                                        measure && has_later ? p.back_sq + measured_at + later : nullptr, p.steps);
     for (int64_t r = 0; r < slice.rows && !done; ++r) {
+      if (arrives && !left_range(T(p.error_sq[measured_at + r * p.steps + time]))) continue;
       const T* h = values + (at + r) * H;
       const T* direct = grad_output ? grad_output + (at + r) * H : nullptr;
       T* c = carry + r * P;
