@@ -293,8 +293,7 @@ def test_doctor_tells_versions_extras_backend_and_data(
     assert told["ptb"].endswith("missing")
 
 
-def test_the_program_runs_as_a_module() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "steadygrad.cli", "--version"], capture_output=True, text=True, check=True
-    )
+@pytest.mark.parametrize("module", ["steadygrad", "steadygrad.cli"])
+def test_the_program_runs_as_a_module(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"steadygrad {steadygrad.__version__}\n"
