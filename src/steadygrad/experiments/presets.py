@@ -90,7 +90,7 @@ TANH_SUM |= {"curriculum_lost": 0.03, "polish": 1.0, "options": {"criterion": "s
 # What is learned to the end at one length, a loss of 0.03 and not 0.1, bears 15 % more steps at once. The steps from 30 to 60 are
 # the hardest: there a rate that falls with the updates gets on in the end, and with α = 2 some seeds do not.
 TANH_SYMBOLS: Settings = {"curriculum": (1, 1), "curriculum_loss": 0.03, "alpha": 0.5, "threshold": 1.0}
-TANH_SYMBOLS |= {"lr": 0.001, "lr_schedule": "1/t", "epoch": 20_000}
+TANH_SYMBOLS |= {"lr": 0.001, "lr_schedule": "1/t", "epoch": 20_000, "after_success": "stop"}
 TANH_BY_TASK: dict[str, Settings] = {
     "temporal-order-3bit": {"curriculum": (30, 35)},
     **dict.fromkeys(("addition", "multiplication"), TANH_SUM),
